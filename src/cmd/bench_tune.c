@@ -59,9 +59,9 @@ static int make_lane(tune *t, int64_t requests)
 {
     bool busy = false;
     if (requests <= t->requests) return 0;
-    if (t->lane) comm_routed.lane_free(&t->lane, &busy);
+    if (t->lane) comm_router_lane_free(&t->lane, &busy);
     t->requests = 2 * requests;
-    return comm_routed.lane_make(t->router, t->requests, &t->lane);
+    return comm_router_lane_make(t->router, t->requests, &t->lane);
 }
 
 static int rest(tune *t, int *spins)
@@ -81,7 +81,7 @@ static int carry_out(tune *t, const team *who, size_t width, comm_combine combin
                     .combine = combine,
                     .tag = TAG};
     int rc, spins = 0;
-    comm_routed.reset(t->lane);
+    comm_router_lane_reset(t->lane);
     while ((rc = comm_run_poll(&run)) == 0) KOLO_TRY(rest(t, &spins));
     return rc < 0 ? rc : 0;
 }
@@ -119,7 +119,7 @@ static int over_team(tune *t, const team *who, double *values, int64_t count, en
 static int message(tune *t, bool sends, int rank, size_t bytes)
 {
     int rc, spins = 0;
-    comm_routed.reset(t->lane);
+    comm_router_lane_reset(t->lane);
     KOLO_TRY(comm_routed.post(t->lane, sends, rank, TAG, t->buffer[COMM_OWN], bytes));
     while ((rc = comm_routed.done(t->lane, 0)) == 0) KOLO_TRY(rest(t, &spins));
     return rc < 0 ? rc : 0;
@@ -465,7 +465,7 @@ int kolo_bench_tune(int n, char **words)
             printf("%s# written to %s, which is used from now on; KOLO_COMM_TABLE=none: not\n", text, path);
         else if (rc == 0) printf("%s# written; use it by KOLO_COMM_TABLE=%s\n", text, path);
     }
-    if (t.lane) comm_routed.lane_free(&t.lane, &busy);
+    if (t.lane) comm_router_lane_free(&t.lane, &busy);
     comm_router_close(&t.router, rc == 0);
     comm_schedule_free(&t.schedule);
     for (int i = 0; i <= COMM_INPUT && !busy; i++) free(t.buffer[i]);

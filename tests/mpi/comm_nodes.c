@@ -86,7 +86,7 @@ static void check_given_up(const map *m)
     void *lane = NULL;
     bool busy = false;
     int64_t bad =
-        comm_router_open(&router, &w->launch, &config) < 0 || comm_routed.lane_make(router, 2, &lane) < 0;
+        comm_router_open(&router, &w->launch, &config) < 0 || comm_router_lane_make(router, 2, &lane) < 0;
     if (bad) {
         report(-1, "a receive that is given up", m->name);
         return;
@@ -103,7 +103,7 @@ static void check_given_up(const map *m)
         usleep(200);
     }
     for (int i = 0; i < BYTES; i++) bad += memory[i] != rank;
-    comm_routed.lane_free(&lane, &busy);
+    comm_router_lane_free(&lane, &busy);
     bad += rank == 0 && busy;
     comm_router_close(&router, true);
     report(bad, "a receive that is given up takes no message any more", m->name);

@@ -31,7 +31,7 @@ static int step(void *lane, int64_t number)
     static int64_t mine[COUNT], got[COUNT];
     int next = (launch.rank + 1) % launch.size, last = (launch.rank + launch.size - 1) % launch.size;
     for (int i = 0; i < COUNT; i++) mine[i] = number * 1000 + launch.rank + i;
-    comm_routed.reset(lane);
+    comm_router_lane_reset(lane);
     KOLO_TRY(comm_routed.post(lane, false, last, 4, got, COUNT * sizeof *got));
     KOLO_TRY(comm_routed.post(lane, true, next, 4, mine, COUNT * sizeof *mine));
     KOLO_TRY(await(lane, 1));
@@ -50,7 +50,7 @@ static int large(void *lane, int64_t mib)
     unsigned char *data = calloc(1, (size_t)bytes + 3);
     if (!data) return kolo_fail(KOLO_ECONFIG, "no %lld MiB", (long long)mib);
     for (int64_t i = 0; sends && i < bytes + 3; i += 4093) data[i] = (unsigned char)(i >> 12 | 1);
-    comm_routed.reset(lane);
+    comm_router_lane_reset(lane);
     KOLO_TRY(comm_routed.post(lane, sends, sends ? 0 : launch.size - 1, 5, data, (size_t)bytes + 3));
     KOLO_TRY(await(lane, 0));
     for (int64_t i = 0; i < bytes + 3; i += 4093) bad += data[i] != (unsigned char)(i >> 12 | 1);
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
     void *lane = NULL;
     int rc = kolo_launch_start(&launch, "auto", NULL);
     if (rc == 0) rc = comm_router_open(&router, &launch, &config);
-    if (rc == 0) rc = comm_routed.lane_make(router, 2, &lane);
+    if (rc == 0) rc = comm_router_lane_make(router, 2, &lane);
     if (rc == 0 && argc > 3) rc = large(lane, atoll(argv[3]));
     double begin = kolo_time();
     for (int64_t i = 0; i < STEPS && rc == 0; i++) {
@@ -90,7 +90,7 @@ int main(int argc, char **argv)
         _exit(69);
     }
     bool busy = false;
-    comm_routed.lane_free(&lane, &busy);
+    comm_router_lane_free(&lane, &busy);
     comm_router_close(&router, true);
     printf("rank %d ok\n", launch.rank);
     kolo_launch_finish(&launch);

@@ -45,7 +45,7 @@ static void *pause_victim(void *of)
 static int ring_step(rig_rank *r, void *lane, int64_t *value)
 {
     int64_t got = 0;
-    comm_routed.reset(lane);
+    comm_router_lane_reset(lane);
     KOLO_TRY(comm_routed.post(lane, false, (r->rank + rig_size - 1) % rig_size, 3, &got, sizeof got));
     KOLO_TRY(comm_routed.post(lane, true, (r->rank + 1) % rig_size, 3, value, sizeof *value));
     KOLO_TRY(rig_done(r, lane, 1));
@@ -67,7 +67,7 @@ static int64_t drill(rig_rank *r, int argument)
     comm_push *push = NULL;
     void *lane = NULL;
     int64_t value = 0;
-    int rank[WORLD_MAX], rc = comm_routed.lane_make(r->router, 4, &lane);
+    int rank[WORLD_MAX], rc = comm_router_lane_make(r->router, 4, &lane);
     pthread_t thread;
     bool pauses = what == PAUSED && r->rank == 0 && pthread_create(&thread, NULL, pause_victim, NULL) == 0;
     for (int i = 0; i < rig_size; i++) rank[i] = i;
@@ -83,7 +83,7 @@ static int64_t drill(rig_rank *r, int argument)
     char text[1024];
     snprintf(text, sizeof text, "%s", kolo_error_text());
     if (pauses) pthread_join(thread, NULL);
-    if (lane) comm_routed.lane_free(&lane, &busy);
+    if (lane) comm_router_lane_free(&lane, &busy);
     if (rc < 0) kolo_fail(rc, "%s", text);
     return rc;
 }
@@ -211,7 +211,7 @@ static int64_t strangers(rig_rank *r, int argument)
     const line_address *address = &r->router->lines->address[1 - r->rank];
     int fd[200];
     void *lane = NULL;
-    int64_t value = 0, bad = comm_routed.lane_make(r->router, 4, &lane) < 0;
+    int64_t value = 0, bad = comm_router_lane_make(r->router, 4, &lane) < 0;
     bool busy = false;
     (void)argument;
     for (int i = 0; i < 200; i++) {
@@ -228,7 +228,7 @@ static int64_t strangers(rig_rank *r, int argument)
     }
     for (int i = 0; i < 200; i++) close(fd[i]);
     for (int i = 0; i < 20; i++) bad += ring_step(r, lane, &value) < 0;
-    comm_routed.lane_free(&lane, &busy);
+    comm_router_lane_free(&lane, &busy);
     return bad;
 }
 

@@ -39,7 +39,7 @@ static int64_t storm(rig_rank *r, int messages)
     int64_t bad = 0, at[LANES] = {0}, posted[LANES] = {0};
     void *lane[LANES];
     bool busy = false;
-    for (int l = 0; l < LANES; l++) bad += comm_routed.lane_make(router, 2 * messages, &lane[l]) < 0;
+    for (int l = 0; l < LANES; l++) bad += comm_router_lane_make(router, 2 * messages, &lane[l]) < 0;
     for (int i = 0; i < messages; i++) {
         uint32_t x = draw(5, (uint64_t)i, 0), y = draw(5, (uint64_t)i, 1);
         m[i] = (message){(int)(x % (uint32_t)rig_size),
@@ -86,7 +86,7 @@ static int64_t storm(rig_rank *r, int messages)
     /* nobody leaves while others still read his memory */
     for (int p = 0; p < rig_size && bad == 0; p++) {
         static char nothing;
-        if (p == 0) comm_routed.reset(lane[0]);
+        if (p == 0) comm_router_lane_reset(lane[0]);
         bad += comm_routed.post(lane[0], true, p, 99, &nothing, 0) < 0;
         bad += comm_routed.post(lane[0], false, p, 99, &nothing, 0) < 0;
     }
@@ -98,7 +98,7 @@ static int64_t storm(rig_rank *r, int messages)
             comm_router_free(router, m[i].data);
         else free(m[i].data);
     }
-    for (int l = 0; l < LANES; l++) comm_routed.lane_free(&lane[l], &busy);
+    for (int l = 0; l < LANES; l++) comm_router_lane_free(&lane[l], &busy);
     free(m);
     return bad + busy;
 }
@@ -136,7 +136,7 @@ static int64_t wrong_length(rig_rank *r, int argument)
     void *lane;
     bool busy = false;
     (void)argument;
-    if (comm_routed.lane_make(r->router, 2, &lane) < 0) return -1;
+    if (comm_router_lane_make(r->router, 2, &lane) < 0) return -1;
     if (r->rank == 0) comm_routed.post(lane, true, 1, 7, data, 16);
     else comm_routed.post(lane, false, 0, 7, data, 32);
     int rc = r->rank == 0 ? 0 : rig_done(r, lane, 0);
@@ -146,7 +146,7 @@ static int64_t wrong_length(rig_rank *r, int argument)
     }
     char text[512];
     snprintf(text, sizeof text, "%s", kolo_error_text());
-    comm_routed.lane_free(&lane, &busy);
+    comm_router_lane_free(&lane, &busy);
     return strstr(text, "rank 0 sent a message of 16 bytes where rank 1 expects 32") ? 0 : 1;
 }
 

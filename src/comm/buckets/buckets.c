@@ -83,14 +83,8 @@ static int open_host(kolo_comm *comm, const kolo_comm_config *config)
         comm->alone = comm_on_host(comm) ? kolo_pages_alloc(comm->host_bytes) : NULL;
         return comm->alone || !comm_on_host(comm) ? 0 : KOLO_ENOMEM;
     }
-    int rc = open_parts(comm, config);
     comm->engine.node = &comm->world.node;
-    if (comm->launch->nodes > 1) {
-        rc = comm_mpi_open(comm->launch, rc, &comm->engine.network);
-        comm->engine.transport = &comm_mpi;
-    }
-    KOLO_TRY(rc);
-    KOLO_TRY(comm_heartbeat_open(comm, config));
+    KOLO_TRY(comm_open_router(comm, config, open_parts(comm, config)));
     /* can it serve at all? */
     if (comm->launch->nodes > 1)
         KOLO_TRY(comm_choice_make(comm, &comm->world, KOLO_ALLREDUCE, &comm->small, 1, NULL, 1));
@@ -154,10 +148,9 @@ void kolo_comm_destroy(kolo_comm **out)
     bool busy = false, orderly = comm_alone(comm) || (e->running && !comm_node_broken(node));
     comm_device_close(comm, orderly);
     comm_engine_stop(e);
-    comm_router_close(&comm->heartbeat, orderly);
     comm_declare_close_lanes(comm, &busy);
     comm_engine_free(e, &busy);
-    comm_mpi_close(&e->network, orderly && !busy);
+    comm_router_close(&comm->router, orderly);
     comm_segments_close(&node->segments, busy); /* busy: the network may still use it */
     free(node->control);
     free(node->arena);

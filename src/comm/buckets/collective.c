@@ -167,6 +167,6 @@ int comm_collective_open(kolo_comm *comm)
     /* shares of all fragments of one part */
     size_t direct = (size_t)fragments * (COMM_STAGE / (size_t)nodes + 256);
     comm_engine *e = &comm->engine;
-    KOLO_TRY(comm_lane_open(&e->small, e->transport, e->network, comm->world.node.ranks));
+    KOLO_TRY(comm_lane_open(&e->small, comm->router, comm->world.node.ranks));
     return comm_lane_reserve(&e->small, requests, direct > COMM_STAGE ? direct : COMM_STAGE);
 }

@@ -380,8 +380,7 @@ static int make_group(kolo_comm *comm, comm_group *group)
     const size_t result_at = kolo_round_up(scratch + KOLO_ALIGN, KOLO_ALIGN);
     for (int i = 0; i < COMM_LANES; i++) {
         comm_slice_lane *slice = &group->lane[i];
-        KOLO_TRY(
-            comm_lane_open(&slice->lane, comm->engine.transport, comm->engine.network, group->node.ranks));
+        KOLO_TRY(comm_lane_open(&slice->lane, comm->router, group->node.ranks));
         KOLO_TRY(comm_lane_reserve(&slice->lane, posts, result_at + result));
         slice->result = slice->lane.scratch + result_at;
     }

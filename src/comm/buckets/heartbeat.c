@@ -93,16 +93,16 @@ static void position(void *of, int local, comm_position *position)
     } else snprintf(text, bytes, "what follows step");
 }
 
-int comm_heartbeat_open(kolo_comm *comm, const kolo_comm_config *config)
+int comm_open_router(kolo_comm *comm, const kolo_comm_config *config, int status)
 {
     comm_node *node = &comm->world.node;
-    const comm_router_config signs = {.timeout = node->timeout,
-                                      .heartbeat_timeout = config->heartbeat_timeout,
-                                      .exchange = comm_mpi_exchange,
-                                      .exchange_of = comm->engine.network,
-                                      .segments = &node->segments,
-                                      .awaits = awaits,
-                                      .position = position,
-                                      .of = comm};
-    return comm_router_open(&comm->heartbeat, comm->launch, &signs);
+    const comm_router_config own = {.between = "mpi",
+                                    .timeout = node->timeout,
+                                    .heartbeat_timeout = config->heartbeat_timeout,
+                                    .segments = &node->segments,
+                                    .status = status,
+                                    .awaits = awaits,
+                                    .position = position,
+                                    .of = comm};
+    return comm_router_open(&comm->router, comm->launch, &own);
 }

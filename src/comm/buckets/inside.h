@@ -39,7 +39,7 @@ struct kolo_comm {
     int64_t groups, groups_room;
     int *slot; /* [size] buckets of every rank so far */
     comm_engine engine;
-    comm_router *heartbeat; /* of life; heartbeat.c */
+    comm_router *router; /* of life, and between nodes of messages; heartbeat.c */
     comm_device device;
     bool canonical;
     _Atomic bool committed; /* nothing is declared any more: other threads may read what is */
@@ -69,8 +69,8 @@ static inline bool comm_on_host(const kolo_comm *comm)
 /* Lanes for small collectives between nodes; the leader's only. */
 int comm_collective_open(kolo_comm *comm);
 
-/* Collective; before the first wait. */
-int comm_heartbeat_open(kolo_comm *comm, const kolo_comm_config *config);
+/* Collective; before the first wait. status: of what this rank did before; one that failed fails all. */
+int comm_open_router(kolo_comm *comm, const kolo_comm_config *config, int status);
 
 /* declare.c. Close: the lanes first, while the transport is there. */
 int comm_declare_open(kolo_comm *comm);

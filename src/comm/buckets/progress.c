@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
+#include "comm/core/transport/router.h"
 #include "kolo/error.h"
 
 /* A slot holds the bucket's number + 1 in its low bits and the round above. */
@@ -125,7 +126,8 @@ static int advance(comm_engine *e, comm_run *run, _Atomic int32_t *lagging, bool
         e->failed_at = kolo_time();
         snprintf(e->text, sizeof e->text, "%s", kolo_error_text());
     }
-    atomic_store_explicit(lagging, rc == 0 ? 1 + e->transport->lagging(run->lane) : 0, memory_order_relaxed);
+    atomic_store_explicit(lagging, rc == 0 ? 1 + comm_router_lane_lagging(run->lane) : 0,
+                          memory_order_relaxed);
     return rc;
 }
 
@@ -213,7 +215,7 @@ static void *engine_main(void *of)
             if (kolo_time() - e->failed_at > EXPLAIN_WITHIN) comm_node_break(e->node, e->text);
         } else if (!comm_node_broken(e->node)) {
             moved = step_all(e, &waiting);
-            if (e->transport && step_small(e, &waiting)) moved = true;
+            if (step_small(e, &waiting)) moved = true;
         }
         if (moved) idle = 0;
         else rest(e, bell, waiting, idle++);

@@ -16,8 +16,6 @@ typedef struct comm_entry {
 
 typedef struct comm_engine {
     comm_node *node;
-    const comm_transport *transport; /* NULL on one node */
-    void *network;
     comm_bucket *bucket; /* [buckets], from commit on */
     int *leader_of;      /* [nodes] local rank 0 of each node */
     pthread_t thread;

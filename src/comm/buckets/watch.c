@@ -65,7 +65,7 @@ static int look_for_standstill(kolo_comm *comm, double present)
     if (longest > present) longest = present;
     if (longest < node->timeout) return 0;
     char who[320];
-    comm_router_describe(comm->heartbeat, node->rank_of[whom], who, sizeof who);
+    comm_router_describe(comm->router, node->rank_of[whom], who, sizeof who);
     return kolo_fail(KOLO_ELAUNCH,
                      "no progress for %.0f s: of the ranks on host %s, %s, is furthest behind; if all stand "
                      "there, a rank of another node keeps them waiting: "

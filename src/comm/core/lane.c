@@ -1,13 +1,13 @@
-/* A lane of a transport, and what a schedule needs beside it: scratch, and where its buffers stand. */
+/* A lane of the router, and what a schedule needs beside it: scratch, and where its buffers stand. */
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "comm/core/transport.h"
+#include "comm/core/transport/router.h"
 #include "kolo/error.h"
 
-int comm_lane_open(comm_lane *lane, const comm_transport *transport, void *state, int parts)
+int comm_lane_open(comm_lane *lane, comm_router *router, int parts)
 {
-    *lane = (comm_lane){.transport = transport, .state = state};
+    *lane = (comm_lane){.router = router};
     lane->buffer = kolo_alloc((size_t)(COMM_PART + parts) * sizeof *lane->buffer);
     return lane->buffer ? 0 : KOLO_ENOMEM;
 }
@@ -18,10 +18,10 @@ static int grow_requests(comm_lane *lane, int64_t requests)
     bool busy = false;
     if (lane->lane) {
         requests *= 2;
-        lane->transport->lane_free(&lane->lane, &busy);
+        comm_router_lane_free(&lane->lane, &busy);
     }
     if (busy) return kolo_fail(KOLO_EINTERNAL, "comm: a lane grows while it is in use");
-    KOLO_TRY(lane->transport->lane_make(lane->state, requests, &lane->lane));
+    KOLO_TRY(comm_router_lane_make(lane->router, requests, &lane->lane));
     lane->requests = requests;
     return 0;
 }
@@ -50,21 +50,21 @@ comm_run *comm_lane_begin(comm_lane *lane, const comm_schedule *schedule, const 
 {
     lane->buffer[COMM_SCRATCH] = lane->scratch;
     lane->run = (comm_run){.schedule = schedule,
-                           .transport = lane->transport,
+                           .transport = &comm_routed,
                            .lane = lane->lane,
                            .rank_of = rank_of,
                            .buffer = lane->buffer,
                            .width = width,
                            .combine = comm_combine_of(type, reduce),
                            .tag = tag};
-    lane->transport->reset(lane->lane);
+    comm_router_lane_reset(lane->lane);
     return &lane->run;
 }
 
 void comm_lane_close(comm_lane *lane, bool *busy)
 {
     bool in_use = false;
-    if (lane->lane) lane->transport->lane_free(&lane->lane, &in_use);
+    comm_router_lane_free(&lane->lane, &in_use);
     if (!in_use) free(lane->scratch); /* else a message may still be written there */
     free(lane->buffer);
     *busy |= in_use;

@@ -1,6 +1,6 @@
-/* How a schedule's messages travel between nodes. A lane carries one schedule at a time; its
- * requests are numbered from 0 in the order in which they are posted. All calls come from the
- * progress thread, but for those of a lane that carries nothing, and none waits. */
+/* How a schedule's messages travel. A lane carries one schedule at a time; its requests are numbered from 0
+ * in the order in which they are posted. All calls come from the progress thread, but for those of a lane
+ * that carries nothing, and none waits. */
 #ifndef KOLO_COMM_TRANSPORT_H
 #define KOLO_COMM_TRANSPORT_H
 
@@ -12,26 +12,9 @@
 #include "launch/launch.h"
 
 typedef struct comm_transport {
-    /* Memory for `requests` requests in flight. */
-    int (*lane_make)(void *state, int64_t requests, void **lane);
-    /* busy: requests may still be in flight, so the memory they use must outlive the process's MPI. */
-    void (*lane_free)(void **lane, bool *busy);
-    void (*reset)(void *lane); /* before a schedule begins: numbers start at 0 again */
     int (*post)(void *lane, bool sends, int rank, int tag, void *data, size_t bytes); /* sends: only read */
     int (*done)(void *lane, int64_t serial); /* 1: all requests up to this number are complete; 0: not yet */
-    /* rank at the other end of the first incomplete request, or -1; NULL: the router looks itself */
-    int (*lagging)(void *lane);
 } comm_transport;
-
-extern const comm_transport comm_mpi;
-/* Collective; agrees on the status first, so that a rank that failed before fails all of them. */
-int comm_mpi_open(kolo_launch *launch, int status, void **state);
-void comm_mpi_close(void **state, bool orderly);
-/* The job fails, and the memory of the lane's requests gets other uses: nothing is written there any more but
- * what has begun to come. */
-void comm_mpi_give_up(void *lane);
-/* Every rank gives `bytes`, gets size * bytes in rank order. Collective, before any lane is in use. */
-int comm_mpi_exchange(void *state, const void *mine, size_t bytes, void *all);
 
 /* A schedule under way. */
 typedef struct comm_run {
@@ -53,16 +36,17 @@ typedef struct comm_run {
 int comm_run_poll(comm_run *run);
 
 /* ---- lane.c: what carries one schedule at a time ------------------------------------------------------- */
+typedef struct comm_router comm_router;
 typedef struct comm_lane {
-    const comm_transport *transport;
-    void *state, *lane; /* the transport's */
+    comm_router *router;
+    void *lane; /* the router's */
     int64_t requests;
     size_t scratch_bytes;
     char *scratch; /* KOLO_ALIGN aligned */
     char **buffer; /* [COMM_PART + parts] as a run has them; all but COMM_SCRATCH are the caller's to fill */
     comm_run run;
 } comm_lane;
-int comm_lane_open(comm_lane *lane, const comm_transport *transport, void *state, int parts);
+int comm_lane_open(comm_lane *lane, comm_router *router, int parts);
 /* So many requests and bytes of scratch, or more. No schedule is under way on it. */
 int comm_lane_reserve(comm_lane *lane, int64_t requests, size_t scratch_bytes);
 /* Sets up lane->run for a schedule, which then only has to be polled, and returns it. type, reduce: what

@@ -22,7 +22,7 @@ struct lib_line {
 
 static int post_head(lib_line *line)
 {
-    comm_routed.reset(line->in);
+    comm_router_lane_reset(line->in);
     line->rest_posted = false;
     line->at = -1;
     return comm_routed.post(line->in, false, line->rank, line->tag, line->head_in, HEAD);
@@ -35,8 +35,8 @@ int lib_line_open(lib_line **out, comm_router *router, int rank, int tag)
     line->rank = rank;
     line->tag = tag;
     line->open = true;
-    KOLO_TRY(comm_routed.lane_make(router, 2, &line->in));
-    KOLO_TRY(comm_routed.lane_make(router, 2, &line->out));
+    KOLO_TRY(comm_router_lane_make(router, 2, &line->in));
+    KOLO_TRY(comm_router_lane_make(router, 2, &line->out));
     comm_router_no_timeout(line->in);
     return post_head(line);
 }
@@ -46,8 +46,8 @@ void lib_line_close(lib_line **out)
     lib_line *line = *out;
     bool busy = false;
     if (!line) return;
-    if (line->in) comm_routed.lane_free(&line->in, &busy);
-    if (line->out) comm_routed.lane_free(&line->out, &busy);
+    comm_router_lane_free(&line->in, &busy);
+    comm_router_lane_free(&line->out, &busy);
     *out = NULL;
     if (busy) return; /* the network may still read or write there */
     lib_bytes_free(&line->rest_in);
@@ -76,7 +76,7 @@ int lib_line_send(lib_line *line)
         int64_t bytes = line->sending.size, first = bytes < INLINE ? bytes : INLINE;
         memcpy(line->head_out, &bytes, sizeof bytes);
         memcpy(line->head_out + 8, line->sending.data, (size_t)first);
-        comm_routed.reset(line->out);
+        comm_router_lane_reset(line->out);
         KOLO_TRY(comm_routed.post(line->out, true, line->rank, line->tag, line->head_out, HEAD));
         if (bytes > INLINE)
             KOLO_TRY(comm_routed.post(line->out, true, line->rank, line->tag, line->sending.data + INLINE,

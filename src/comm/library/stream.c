@@ -16,7 +16,7 @@ int lib_stream_open(lib_stream **out, kolo_group *g, int number)
     for (int i = 0; i < LIB_TRACKS; i++) {
         lib_track *t = &s->track[i];
         KOLO_TRY(t->tag = lib_group_tag(g));
-        KOLO_TRY(comm_lane_open(&t->lane, &comm_routed, router, 1));
+        KOLO_TRY(comm_lane_open(&t->lane, router, 1));
         KOLO_TRY(comm_lane_reserve(&t->lane, 64, 4096));
         if (!g->one_node || g->size == 1) continue;
         const int id = (g->id * 2 + number) * LIB_TRACKS + i;

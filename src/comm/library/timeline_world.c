@@ -71,7 +71,7 @@ static int carry(line *l, bool sends, int rank, double *value, int count)
 {
     enum { POLLS = 2000 };
     size_t bytes = (size_t)count * sizeof *value;
-    comm_routed.reset(l->lane);
+    comm_router_lane_reset(l->lane);
     int rc = comm_routed.post(l->lane, sends, rank, TAG, value, bytes);
     for (int polls = 0; rc == 0; polls++) {
         KOLO_TRY(rc = comm_routed.done(l->lane, 0));
@@ -116,12 +116,12 @@ static int align(struct lib_timeline *timeline, kolo_world *world)
     line l = {.world = world};
     double offset[2] = {0, 0};
     bool busy = false;
-    KOLO_TRY(comm_routed.lane_make(world->router, 1, &l.lane));
+    KOLO_TRY(comm_router_lane_make(world->router, 1, &l.lane));
     int rc = 0;
     if (launch->rank > 0) rc = answer(&l, offset);
     for (int rank = 1; launch->rank == 0 && rank < launch->size && rc == 0; rank++)
         rc = timeline_clock_ask(&l, rank);
-    comm_routed.lane_free(&l.lane, &busy);
+    comm_router_lane_free(&l.lane, &busy);
     KOLO_TRY(rc);
     /* what has to be added to this rank's times */
     lib_timeline_clock(timeline, -offset[0], offset[1]);

@@ -173,20 +173,14 @@ int router_check_peers(comm_router *router)
     return rc;
 }
 
-static int awaited(const router_lane *lane)
-{
-    int64_t i = lane->first;
-    while (i < lane->posted && lane->request[i].complete) i++;
-    return i < lane->posted ? lane->request[i].rank : -1;
-}
-
 /* Rank that keeps a lane with a timeout waiting longest, and for how long. */
 static int latest(const comm_router *router, double *late)
 {
     int rank = -1;
     *late = 0;
     for (const router_lane *lane = router->lanes; lane; lane = lane->next) {
-        int whom = lane->no_timeout || router->now - lane->moved_at < *late ? -1 : awaited(lane);
+        int whom =
+            lane->no_timeout || router->now - lane->moved_at < *late ? -1 : comm_router_lane_lagging(lane);
         if (whom < 0) continue;
         *late = router->now - lane->moved_at;
         rank = whom;
@@ -294,13 +288,20 @@ enum { YIELDS = 100 };
 /* seconds; no rank sleeps longer than a nap: it sends heartbeats */
 static const double SPIN = 50e-6, NAP = 0.25;
 
+static bool awaits_mpi(const router_lane *lane)
+{
+    int64_t i = lane->first;
+    while (i < lane->posted && (lane->request[i].complete || !lane->request[i].by_mpi)) i++;
+    return i < lane->posted;
+}
+
 /* MPI tells nobody when a message comes: while one is awaited, first yield, then sleep up to 100 us (1 ms for
  * messages that may be late) at a time. */
 static double nap_with_mpi(comm_router *router)
 {
     bool pending = false, untimed = true;
     for (const router_lane *lane = router->lanes; lane; lane = lane->next) {
-        if (!lane->mpi || lane->first == lane->posted || lane->mpi_posted == 0) continue;
+        if (!awaits_mpi(lane)) continue;
         pending = true;
         untimed = untimed && lane->no_timeout;
     }

@@ -37,10 +37,10 @@ typedef struct router_request {
     char *data;
     size_t bytes, moved;
     uint64_t serial; /* the sender's */
-    int64_t mpi;     /* number in the MPI lane; -1: not MPI's */
-    bool sends, complete;
-    uint8_t reply;   /* enum frame_kind of the answer that is due */
-    uint64_t source; /* where the data lies in the sender's segment */
+    bool sends, complete, by_mpi;
+    char mpi[sizeof(void *)]; /* its MPI_Request */
+    uint8_t reply;            /* enum frame_kind of the answer that is due */
+    uint64_t source;          /* where the data lies in the sender's segment */
 } router_request;
 
 typedef struct router_queue {
@@ -80,15 +80,14 @@ static inline router_request *queue_take_serial(router_queue *q, uint64_t serial
     return queue_take(q, NULL, serial);
 }
 
+typedef struct comm_network comm_network;
 typedef struct router_lane {
     comm_router *router;
     struct router_lane *next;
     router_request *request;
     int64_t posted, first, capacity; /* requests before `first` are complete */
-    void *mpi;                       /* NULL: not in use */
-    int64_t mpi_posted;
-    bool no_timeout; /* of its messages */
-    double moved_at; /* when something was last posted or completed */
+    bool no_timeout;                 /* of its messages */
+    double moved_at;                 /* when something was last posted or completed */
 } router_lane;
 
 /* ---- heap: first fit in part of this rank's segment; any thread ---------------------------------------- */
@@ -112,13 +111,13 @@ struct comm_router {
     comm_segments own;             /* its segments, if it has any */
     const comm_segments *segments; /* where lives are: its own or the caller's */
     comm_life **life;              /* [ranks] */
-    router_control **control;      /* [ranks] NULL: it carries no messages */
+    router_control **control;      /* [ranks] NULL: it carries no messages within the node */
     router_heap inner, heap;       /* for rings and sets; for comm_router_alloc */
     router_lane *lanes;
     router_queue to_self, from_self;
     struct framing **channel; /* [ranks] */
     struct tcp_lines *lines;  /* NULL: one node */
-    void *mpi;                /* state of comm_mpi; NULL: not in use */
+    comm_network *mpi;        /* NULL: not in use */
     int spin;                 /* polls */
     bool crowded;             /* more ranks than CPUs */
     double active_at;         /* when something last moved */
@@ -215,7 +214,16 @@ int router_report_silent(comm_router *router, int rank, double silent); /* it se
 int router_failure_report(comm_router *router, int rank, const char *how, const comm_position *said);
 int router_inquire(comm_router *router); /* of a turn: what an accusation waits for */
 
-/* ---- messages: by shared memory, or by lines where MPI does not carry them ----------------------------- */
+/* ---- messages: by shared memory, by MPI, or by lines where MPI does not carry them ------------------ */
+/* Collective; agrees on the status first, so that a rank that failed before fails all of them. */
+int mpi_open(kolo_launch *launch, int status, comm_network **network);
+void mpi_close(comm_network **network, bool orderly);
+int mpi_post(const comm_network *network, router_request *request);
+int mpi_done(router_request *request); /* 1, and complete; 0: not yet */
+/* The job fails, and its memory gets other uses. False: MPI may still be using it. */
+bool mpi_cancel(router_request *request);
+/* Every rank gives `bytes`, gets size * bytes in rank order. Collective, before any message. */
+int mpi_exchange(const comm_network *network, const void *mine, size_t bytes, void *all);
 int channel_open(comm_router *router);
 void channel_close(comm_router *router);
 int channel_post(comm_router *router, int local, router_request *request);

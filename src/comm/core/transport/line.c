@@ -119,7 +119,7 @@ int line_dial(const comm_router *router, int rank)
 static int no_way(comm_router *router, tcp_line *l, const char *how)
 {
     line_end_close(&l->out);
-    if ((router->mpi || router->config.segments) && l->in.fd < 0) {
+    if (router->mpi && l->in.fd < 0) {
         if (!l->failed)
             kolo_warn("no connection to rank %d on host %s (%s): its death would be seen late; "
                       "KOLO_COMM_INTERFACE chooses another interface",

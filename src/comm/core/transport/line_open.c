@@ -96,6 +96,7 @@ static int exchange_addresses(comm_router *router, const line_address *mine)
     tcp_lines *lines = router->lines;
     const comm_router_config *c = &router->config;
     if (c->exchange) KOLO_TRY(c->exchange(c->exchange_of, mine, sizeof *mine, lines->address));
+    else if (router->mpi) KOLO_TRY(mpi_exchange(router->mpi, mine, sizeof *mine, lines->address));
     else KOLO_TRY(kolo_launch_exchange(router->launch, mine, sizeof *mine, lines->address));
     for (int r = 0; r < router->launch->size; r++)
         if (lines->address[r].status < 0 && mine->status == 0)

@@ -9,19 +9,15 @@
 
 /* ---- lanes --------------------------------------------------------------------------------------------- */
 
-static int lane_make(void *state, int64_t requests, void **out)
+int comm_router_lane_make(comm_router *router, int64_t requests, void **out)
 {
-    comm_router *router = state;
     router_lane *lane = kolo_alloc(sizeof *lane);
     if (!lane) return KOLO_ENOMEM;
     *lane = (router_lane){.router = router, .capacity = requests};
     lane->request = kolo_alloc((size_t)(requests + 1) * sizeof *lane->request);
-    int rc = lane->request ? 0 : KOLO_ENOMEM;
-    if (rc == 0 && router->mpi) rc = comm_mpi.lane_make(router->mpi, requests, &lane->mpi);
-    if (rc < 0) {
-        free(lane->request);
+    if (!lane->request) {
         free(lane);
-        return rc;
+        return KOLO_ENOMEM;
     }
     pthread_mutex_lock(&router->turn);
     lane->next = router->lanes;
@@ -31,10 +27,12 @@ static int lane_make(void *state, int64_t requests, void **out)
     return 0;
 }
 
-static void drop(router_lane *lane)
+/* Only when the job is failing is there something to drop; *busy: MPI may still use some of it. */
+static void drop(router_lane *lane, bool *busy)
 {
-    for (int64_t i = lane->first; i < lane->posted; i++) { /* only when the job is failing */
+    for (int64_t i = lane->first; i < lane->posted; i++) {
         router_request *r = &lane->request[i], *before = NULL;
+        if (r->by_mpi && !mpi_cancel(r)) *busy = true;
         if (!r->in) continue;
         for (router_request *at = r->in->first; at != r; at = at->next) before = at;
         queue_cut(r->in, before, r);
@@ -43,22 +41,19 @@ static void drop(router_lane *lane)
 
 void comm_router_give_up(comm_router *router)
 {
+    bool busy = false;
     pthread_mutex_lock(&router->turn);
-    for (router_lane *lane = router->lanes; lane; lane = lane->next) {
-        drop(lane);
-        if (lane->mpi) comm_mpi_give_up(lane->mpi);
-    }
+    for (router_lane *lane = router->lanes; lane; lane = lane->next) drop(lane, &busy);
     pthread_mutex_unlock(&router->turn);
 }
 
-static void lane_free(void **out, bool *busy)
+void comm_router_lane_free(void **out, bool *busy)
 {
     router_lane *lane = *out;
     if (!lane) return;
     comm_router *router = lane->router;
     pthread_mutex_lock(&router->turn);
-    drop(lane);
-    if (lane->mpi) comm_mpi.lane_free(&lane->mpi, busy);
+    drop(lane, busy);
     router->mpi_busy |= *busy;
     for (router_lane **at = &router->lanes; *at; at = &(*at)->next)
         if (*at == lane) {
@@ -71,20 +66,12 @@ static void lane_free(void **out, bool *busy)
     *out = NULL;
 }
 
-static void reset(void *of)
+void comm_router_lane_reset(void *of)
 {
     router_lane *lane = of;
     pthread_mutex_lock(&lane->router->turn); /* who rests looks at all lanes */
-    lane->posted = lane->first = lane->mpi_posted = 0;
-    if (lane->mpi) comm_mpi.reset(lane->mpi);
+    lane->posted = lane->first = 0;
     pthread_mutex_unlock(&lane->router->turn);
-}
-
-/* MPI's requests are numbered by the lane's own MPI lane. */
-static int mpi_post(router_lane *lane, router_request *r)
-{
-    r->mpi = lane->mpi_posted++;
-    return comm_mpi.post(lane->mpi, r->sends, r->rank, r->tag, r->data, r->bytes);
 }
 
 /* A rank to itself: one copy, as soon as both ends are posted. */
@@ -105,13 +92,12 @@ static int self_post(comm_router *router, router_request *r)
 }
 
 /* By the means that fits the peer. */
-static int router_post(router_lane *lane, router_request *r)
+static int router_post(comm_router *router, router_request *r)
 {
-    comm_router *router = lane->router;
     const int local = router_local(router, r->rank);
     if (r->rank == router->launch->rank) return self_post(router, r);
     if (local >= 0) return channel_post(router, local, r);
-    return router->mpi ? mpi_post(lane, r) : lines_post(router, r);
+    return router->mpi ? mpi_post(router->mpi, r) : lines_post(router, r);
 }
 
 static int lane_post(void *of, bool sends, int rank, int tag, void *data, size_t bytes)
@@ -124,9 +110,9 @@ static int lane_post(void *of, bool sends, int rank, int tag, void *data, size_t
     } else {
         router_request *r = &lane->request[lane->posted++];
         *r = (router_request){
-            .lane = lane, .rank = rank, .tag = tag, .data = data, .bytes = bytes, .mpi = -1, .sends = sends};
+            .lane = lane, .rank = rank, .tag = tag, .data = data, .bytes = bytes, .sends = sends};
         if (lane->first == lane->posted - 1) lane->moved_at = kolo_time();
-        rc = router_post(lane, r);
+        rc = router_post(lane->router, r);
     }
     pthread_mutex_unlock(&lane->router->turn);
     return rc;
@@ -136,7 +122,7 @@ static int advance(router_lane *lane, int64_t serial)
 {
     while (lane->first <= serial) {
         router_request *r = &lane->request[lane->first];
-        int rc = r->mpi < 0 ? r->complete : comm_mpi.done(lane->mpi, r->mpi);
+        int rc = r->by_mpi && !r->complete ? mpi_done(r) : r->complete;
         if (rc <= 0) return rc;
         lane->first++;
         router_moved(lane->router, r);
@@ -157,7 +143,15 @@ static int done(void *of, int64_t serial)
     return rc;
 }
 
-const comm_transport comm_routed = {lane_make, lane_free, reset, lane_post, done, NULL};
+const comm_transport comm_routed = {lane_post, done};
+
+int comm_router_lane_lagging(const void *of)
+{
+    const router_lane *lane = of;
+    int64_t i = lane->first;
+    while (i < lane->posted && lane->request[i].complete) i++;
+    return i < lane->posted ? lane->request[i].rank : -1;
+}
 
 void comm_router_no_timeout(void *of)
 {
@@ -262,8 +256,8 @@ static int open_all(comm_router *router)
 {
     bool mpi;
     KOLO_TRY(comm_router_between(router->launch, router->config.between, &mpi));
-    int rc = open_segments(router);
-    if (mpi && !router->config.segments) rc = comm_mpi_open(router->launch, rc, &router->mpi);
+    int rc = router->config.status < 0 ? router->config.status : open_segments(router);
+    if (mpi) KOLO_TRY(rc = mpi_open(router->launch, rc, &router->mpi));
     if (router->launch->nodes > 1) rc = lines_open(router, rc);
     KOLO_TRY(rc);
     return router_pulse_start(router);
@@ -316,7 +310,7 @@ void comm_router_close(comm_router **out, bool orderly)
     router_pulse_stop(router);
     lines_close(router, orderly);
     channel_close(router);
-    comm_mpi_close(&router->mpi, orderly);
+    mpi_close(&router->mpi, orderly);
     if (!router->config.segments) comm_segments_close(&router->own, !orderly && router->mpi_busy);
     heap_close(&router->inner);
     heap_close(&router->heap);

@@ -1,6 +1,5 @@
-/* The router: one comm_transport for the library half that carries every message by the means that fits its
- * peer: itself (a copy), shared memory on the node, MPI or TCP between nodes. Its lanes hold a lane of each
- * means. Owns the liveness of peers on all of them. */
+/* The router: carries every message by the means that fits its peer: itself (a copy), shared memory on the
+ * node, MPI or TCP between nodes. Owns the liveness of peers on all of them. */
 #ifndef KOLO_COMM_ROUTER_H
 #define KOLO_COMM_ROUTER_H
 
@@ -18,14 +17,16 @@ typedef struct comm_router_config {
     double within;
     /* of every rank, for comm_router_alloc; the same on all. Pages are taken when they are handed out */
     size_t shared_bytes;
-    /* Every rank gives `bytes`, gets size * bytes in rank order; NULL: kolo_launch_exchange. Collective. */
+    /* Every rank gives `bytes`, gets size * bytes in rank order; NULL: by MPI, where the router has it, or
+     * kolo_launch_exchange. Collective. */
     int (*exchange)(void *of, const void *mine, size_t bytes, void *all);
     void *exchange_of;
-    /* The compiled half has messages and memory of its own. For it a router carries none, makes no lane, push
-     * or memory, but sees who is dead, stopped or late, and says so, by the same heartbeats. */
-    /* open, the caller's; each begins with a comm_life. NULL: the router has its own, and
-     * what follows is not used */
+    /* The compiled half has memory of its own: for it a router carries messages between nodes alone, and
+     * makes no push or memory. */
+    /* the caller's, open by the join; each begins with a comm_life. NULL: the router has its own, and what
+     * follows is not used */
     const comm_segments *segments;
+    int status; /* of what the caller did before the join: fails all ranks */
     /* rank whose part this rank lacks, -1: none; seconds it has waited. Any thread */
     int (*awaits)(void *of, double *late);
     /* what that rank of the node does; waits_for is filled by the router. Any thread */
@@ -33,9 +34,13 @@ typedef struct comm_router_config {
     void *of;
 } comm_router_config;
 
-typedef struct comm_router comm_router; /* the `state` of comm_routed */
-
 extern const comm_transport comm_routed;
+/* Memory for `requests` requests in flight. */
+int comm_router_lane_make(comm_router *router, int64_t requests, void **lane);
+/* busy: requests may still be in flight, so the memory they use must outlive the process's MPI. */
+void comm_router_lane_free(void **lane, bool *busy);
+void comm_router_lane_reset(void *lane);        /* before a schedule begins: numbers start at 0 again */
+int comm_router_lane_lagging(const void *lane); /* rank at the other end of the first incomplete one, or -1 */
 
 /* The messages of this lane may be late for any time, as long as their sender lives: those that come only
  * when somebody has something to send (negotiation). Of other lanes a message that is `timeout` late breaks
