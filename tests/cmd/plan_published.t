@@ -48,7 +48,8 @@ near "$(ratio "$all" "$one")" 249.2 "ResNet-50 on 1,088 V100, times four of them
 few=$(speed resnet50 "${sony[@]}" micro_batch=16 batch=34816 ranks=2176)
 all=$(speed resnet50 "${sony[@]}" micro_batch=32 batch=69632 ranks=2176)
 near "$(awk -v a="$few" -v b="$all" 'BEGIN { print 1281167 * (30 / a + 60 / b) }')" 224 \
-    "ResNet-50 in 224 s on 2,176 V100" "it made 236 images a second of a V100; what the GPU itself did of them is not published"
+    "ResNet-50 in 224 s on 2,176 V100" \
+    "it made 236 images a second of a V100; what the GPU itself did of them is not published"
 
 # mlcommons/training_results_v4.0, NVIDIA/results: DGX H100, images a second from the logs: 8 GPUs 57,290 at
 # 400 a GPU, 64 GPUs 314,000 at 50
