@@ -56,7 +56,7 @@ static void *rank_on_plain_memory(void *of)
     int me = (int)(intptr_t)of, local[RANKS] = {0, 1, 2, 3};
     world w;
     world_fill(&w, me, ranks_now, NULL, "threads");
-    comm_members all = {ranks_now, local};
+    comm_members all = {0, ranks_now};
     comm_group group = {0};
     group.node = (comm_node){.launch = &w.launch,
                              .world = &group.node,

@@ -34,18 +34,24 @@ static int across(kolo_comm *comm, char *own, int type, int op)
     return comm_node_result(&comm->world.node, comm->seq);
 }
 
+static void fold_fragment(kolo_comm *comm, int f, void *sum, int64_t count, int type, int op)
+{
+    const comm_node *node = &comm->world.node;
+    const comm_members *m = &node->fragment[f];
+    const comm_folding how = {.type = type, .op = op, .tree = node->tree};
+    const void *source[COMM_MAX_LOCAL];
+    for (int i = 0; i < m->n; i++) source[i] = stage_of(comm, m->first + i);
+    comm_fold(&how, &sum, 1, source, m->n, count);
+}
+
 /* Sums this node's fragments, each at one rank, and starts the schedule between the leaders. */
 static int reduce_across(kolo_comm *comm, int64_t count, int type, int op)
 {
     comm_node *node = &comm->world.node;
     size_t width = kolo_dtype_size(type);
     for (int f = 0; node->me == 0 && f < node->fragments; f++) {
-        const void *source[COMM_MAX_LOCAL];
-        for (int i = 0; i < node->fragment[f].n; i++) source[i] = stage_of(comm, node->fragment[f].local[i]);
-        void *sum = stage_of(comm, comm_node_sum_rank(node, f, 0));
-        comm_fold(&(comm_folding){.type = type, .op = op, .tree = node->tree}, &sum, 1, source,
-                  node->fragment[f].n, count);
-        comm->engine.small.buffer[COMM_PART + f] = sum;
+        char *sum = comm->engine.small.buffer[COMM_PART + f] = stage_of(comm, comm_node_sum_rank(node, f, 0));
+        fold_fragment(comm, f, sum, count, type, op);
     }
     if (node->me == 0)
         KOLO_TRY(comm_choice_make(comm, &comm->world, KOLO_ALLREDUCE, &comm->small, count, NULL, width));
@@ -65,11 +71,7 @@ static int allreduce_chunk(kolo_comm *comm, enum comm_meeting what, char *data, 
         memcpy(data, stage_of(comm, 0), bytes);
         return 0;
     }
-    const void *source[COMM_MAX_LOCAL];
-    void *out = data;
-    for (int l = 0; l < node->ranks; l++) source[l] = stage_of(comm, l);
-    comm_fold(&(comm_folding){.type = type, .op = op, .tree = node->tree}, &out, 1, source, node->ranks,
-              count);
+    fold_fragment(comm, 0, data, count, type, op);
     return 0;
 }
 

@@ -6,6 +6,18 @@
 #include "comm/buckets/inside.h"
 #include "kolo/error.h"
 
+/* Whole tensors to slices, about equal and none empty. slices <= tensors. */
+static void cut(const int64_t *tensor, int tensors, int slices, int *first)
+{
+    first[0] = 0;
+    for (int s = 1; s <= slices; s++) {
+        int t = first[s - 1] + 1, most = tensors - (slices - s);
+        while (t < most && tensor[t] * slices < tensor[tensors] * s) t++;
+        first[s] = t;
+    }
+    first[slices] = tensors;
+}
+
 int kolo_comm_bucket_adasum(kolo_comm *comm, int group, size_t offset, const int64_t *count, int tensors,
                             bool average)
 {
@@ -24,7 +36,7 @@ int kolo_comm_bucket_adasum(kolo_comm *comm, int group, size_t offset, const int
     for (int t = 0; t < tensors; t++) b->tensor[t + 1] = b->tensor[t] + count[t];
     b->tensors = tensors;
     b->average = average;
-    comm_bucket_cut(b->tensor, tensors, b->slices, b->first);
+    cut(b->tensor, tensors, b->slices, b->first);
     return number;
 }
 

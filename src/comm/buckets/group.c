@@ -36,35 +36,25 @@ int comm_group_own(comm_group *group)
     return group->owner ? group->owners = comm_group_owners(group->launch, group->owner) : KOLO_ENOMEM;
 }
 
-static int add_fragment(comm_node *node, const int *local, int n)
-{
-    comm_members *m = &node->fragment[node->fragments++];
-    m->local = kolo_alloc((size_t)n * sizeof *m->local);
-    if (!m->local) return KOLO_ENOMEM;
-    m->n = n;
-    memcpy(m->local, local, (size_t)n * sizeof *local);
-    return 0;
-}
-
 /* What this node sums on its own: everything, or with canonical its subtrees of the tree over ranks. */
 static int make_order(comm_group *group, bool canonical)
 {
     const kolo_launch *l = group->launch;
     comm_node *node = &group->node;
     comm_tree *tree = &group->tree;
-    if (canonical) KOLO_TRY(comm_tree_ranks(tree, l->size, l->node_of, l->nodes));
-    else tree->plain = true; /* each node is one fragment, however it sums within */
     node->tree = canonical;
     node->fragment = kolo_alloc((size_t)node->ranks * sizeof *node->fragment);
     if (!node->fragment) return KOLO_ENOMEM;
-    int local[COMM_MAX_LOCAL];
-    for (int i = 0; i < node->ranks; i++) local[i] = i;
-    if (!canonical) return add_fragment(node, local, node->ranks);
+    if (!canonical) { /* each node is one fragment, however it sums within */
+        tree->plain = true;
+        node->fragment[node->fragments++] = (comm_members){0, node->ranks};
+        return 0;
+    }
+    KOLO_TRY(comm_tree_ranks(tree, l->size, l->node_of, l->nodes));
     for (int f = 0; f < tree->fragments; f++) {
         const comm_fragment *fragment = &tree->fragment[f];
-        if (fragment->node != l->node) continue;
-        for (int i = 0; i < fragment->count; i++) local[i] = l->local_of[fragment->first + i];
-        KOLO_TRY(add_fragment(node, local, fragment->count));
+        if (fragment->node == l->node)
+            node->fragment[node->fragments++] = (comm_members){l->local_of[fragment->first], fragment->count};
     }
     return 0;
 }
@@ -129,7 +119,6 @@ int comm_group_make(comm_group *group, comm_group *world, const int *rank, int c
 void comm_group_free(comm_group *group)
 {
     comm_node *node = &group->node;
-    for (int f = 0; f < node->fragments; f++) free(node->fragment[f].local);
     free(node->fragment);
     free(node->rank_of);
     if (node->world != node) free(node->control), free(node->arena);

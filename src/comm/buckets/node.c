@@ -41,17 +41,6 @@ void comm_bucket_part(const comm_bucket *b, int nodes, int node, int local, int6
     *count = comm_part(all, nodes, node + 1) - at;
 }
 
-void comm_bucket_cut(const int64_t *tensor, int tensors, int slices, int *first)
-{
-    first[0] = 0;
-    for (int s = 1; s <= slices; s++) {
-        int t = first[s - 1] + 1, most = tensors - (slices - s);
-        while (t < most && tensor[t] * slices < tensor[tensors] * s) t++;
-        first[s] = t;
-    }
-    first[slices] = tensors;
-}
-
 static comm_shared_bucket *shared(const comm_node *node, const comm_bucket *b)
 {
     return &node->control[0]->slot[b->index].bucket;
@@ -119,7 +108,7 @@ void comm_node_ring(comm_node *node, int local)
 
 int comm_node_sum_rank(const comm_node *node, int f, int slice)
 {
-    return node->fragments == 1 ? slice : node->fragment[f].local[0];
+    return node->fragments == 1 ? slice : node->fragment[f].first;
 }
 
 /* What one local rank has goes to the others. */
@@ -145,11 +134,11 @@ static void reduce_block(const comm_node *node, const comm_bucket *b, int s, int
     for (int f = 0; f < node->fragments; f++) {
         const comm_members *m = &node->fragment[f];
         int outs = 1;
-        for (int i = 0; i < m->n; i++) source[i] = node->arena[m->local[i]] + at;
+        for (int i = 0; i < m->n; i++) source[i] = node->arena[m->first + i] + at;
         if (node->nodes > 1 || b->what == KOLO_REDUCE_SCATTER)
             out[0] = node->arena[comm_node_sum_rank(node, f, s)] + at;
         else
-            for (outs = 0; outs < m->n; outs++) out[outs] = node->arena[m->local[outs]] + at;
+            for (outs = 0; outs < m->n; outs++) out[outs] = node->arena[m->first + outs] + at;
         comm_fold(&sum, out, outs, source, m->n, count);
     }
 }

@@ -77,9 +77,8 @@ typedef struct comm_control {
 } comm_control;
 
 typedef struct comm_members {
-    int n;
-    int *local;
-} comm_members; /* local ranks of a fragment, in rank order */
+    int first, n; /* local ranks of a fragment: they follow one another, as its ranks do */
+} comm_members;
 
 typedef struct comm_node {
     const kolo_launch *launch;
@@ -146,9 +145,6 @@ int64_t comm_bucket_slice_end(const comm_bucket *bucket, int s);
 /* What member (node, local) has of it after a reduce_scatter, and before an allgather. */
 void comm_bucket_part(const comm_bucket *bucket, int nodes, int node, int local, int64_t *first,
                       int64_t *count);
-/* Whole tensors to slices, about equal and none empty: first[slices + 1]. slices <= tensors;
- * tensor: as in comm_bucket. */
-void comm_bucket_cut(const int64_t *tensor, int tensors, int slices, int *first);
 
 /* This rank's part of the round is written. True: it was the last of the node, the reduction may begin. */
 bool comm_node_arrive(comm_node *node, comm_bucket *bucket, uint64_t round);
