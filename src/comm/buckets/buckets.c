@@ -47,15 +47,16 @@ static int open_memory(kolo_comm *comm)
     node->collect_offset =
         kolo_round_up(offsetof(comm_control, slot) + (size_t)comm->slots * sizeof(comm_slot), 4096);
     node->arena_offset = kolo_round_up(node->collect_offset + comm->collect_bytes, 4096);
+    const size_t arena = comm_on_host(comm) ? comm->arena_bytes : 0, used = arena ? comm->used_bytes : 0;
     node->segments = (comm_segments){.launch = node->launch,
                                      .kind = "",
                                      .me = node->me,
                                      .ranks = node->ranks,
                                      .rank_of = node->rank_of,
                                      .timeout = node->timeout,
-                                     .bytes = kolo_round_up(node->arena_offset + comm->host_bytes, 4096),
+                                     .bytes = kolo_round_up(node->arena_offset + arena, 4096),
                                      .head = node->arena_offset,
-                                     .used = kolo_round_up(node->arena_offset + comm->host_used, 4096)};
+                                     .used = kolo_round_up(node->arena_offset + used, 4096)};
     KOLO_TRY(comm_segments_open(&node->segments));
     for (int l = 0; l < node->ranks; l++) {
         node->control[l] = (comm_control *)(void *)node->segments.base[l];
@@ -80,7 +81,7 @@ static int open_host(kolo_comm *comm, const kolo_comm_config *config)
 {
     if (comm_alone(comm)) {
         KOLO_TRY(comm_group_world(&comm->world, comm->launch, comm->canonical));
-        comm->alone = comm_on_host(comm) ? kolo_pages_alloc(comm->host_bytes) : NULL;
+        comm->alone = comm_on_host(comm) ? kolo_pages_alloc(comm->arena_bytes) : NULL;
         return comm->alone || !comm_on_host(comm) ? 0 : KOLO_ENOMEM;
     }
     comm->engine.node = &comm->world.node;
@@ -97,8 +98,8 @@ static int open_host(kolo_comm *comm, const kolo_comm_config *config)
 static int create(kolo_comm *comm, const kolo_comm_config *config, const kolo_comm_device *device)
 {
     KOLO_TRY(check_launch(comm->launch));
-    comm->arena_bytes = comm->host_bytes = config->arena_bytes;
-    comm->used_bytes = comm->host_used = config->used_bytes ? config->used_bytes : config->arena_bytes;
+    comm->arena_bytes = config->arena_bytes;
+    comm->used_bytes = config->used_bytes ? config->used_bytes : config->arena_bytes;
     if (comm->used_bytes > comm->arena_bytes)
         return kolo_fail(KOLO_EINTERNAL, "comm: used_bytes %zu is more than arena_bytes %zu",
                          comm->used_bytes, comm->arena_bytes);
@@ -109,10 +110,6 @@ static int create(kolo_comm *comm, const kolo_comm_config *config, const kolo_co
     KOLO_TRY(comm_declare_open(comm));
     if (!device) return open_host(comm, config);
     KOLO_TRY(comm_device_choose(comm, config, device));
-    comm->host_bytes = comm_on_host(comm)
-                           ? kolo_round_up(comm->arena_bytes, KOLO_ALIGN) + KOLO_HOST_SUM * sizeof(double)
-                           : 0;
-    comm->host_used = comm->host_bytes; /* copies of a GPU's go there, and the sums of all behind them */
     KOLO_TRY(open_host(comm, config));
     return comm_device_open(comm, config, device);
 }
@@ -157,7 +154,7 @@ void kolo_comm_destroy(kolo_comm **out)
     comm_schedule_free(&comm->small);
     comm_choice_close(comm);
     comm_declare_close(comm);
-    kolo_pages_free(&comm->alone, comm->host_bytes);
+    kolo_pages_free(&comm->alone, comm->arena_bytes);
     free(comm);
     *out = NULL;
     kolo_error_restore(&before, before.status);
@@ -165,7 +162,7 @@ void kolo_comm_destroy(kolo_comm **out)
 
 void *kolo_comm_host_arena(kolo_comm *comm, size_t *bytes)
 {
-    *bytes = comm->host_bytes;
+    *bytes = comm->used_bytes;
     return comm->alone ? comm->alone : comm->world.node.arena[comm->world.node.me];
 }
 
@@ -178,11 +175,11 @@ void *kolo_comm_arena(kolo_comm *comm)
 
 /* ---- a step -------------------------------------------------------------------------------------------- */
 
-static comm_bucket *comm_find(kolo_comm *comm, int bucket, int64_t buckets)
+static comm_bucket *comm_find(kolo_comm *comm, int bucket)
 {
-    const bool there = comm->committed && bucket >= 0 && bucket < buckets;
+    const bool there = comm->committed && bucket >= 0 && bucket < comm->buckets;
     if (there && comm->bucket[bucket].group) return &comm->bucket[bucket];
-    kolo_fail(KOLO_EINTERNAL, "comm: bucket %d of %lld%s", bucket, (long long)buckets,
+    kolo_fail(KOLO_EINTERNAL, "comm: bucket %d of %lld%s", bucket, (long long)comm->buckets,
               !comm->committed ? " before commit"
               : there          ? ", of a group that this rank is not in"
                                : "");
@@ -219,7 +216,7 @@ static void count_call(kolo_comm *comm, const comm_bucket *b)
 
 int kolo_comm_host_start(kolo_comm *comm, int bucket)
 {
-    comm_bucket *b = comm_find(comm, bucket, comm->buckets);
+    comm_bucket *b = comm_find(comm, bucket);
     if (!b) return KOLO_EINTERNAL;
     uint64_t round = atomic_load_explicit(&b->round, memory_order_relaxed) + 1;
     if (round != b->waited + 1)
@@ -243,7 +240,7 @@ int kolo_comm_host_start(kolo_comm *comm, int bucket)
 
 int kolo_comm_host_test(kolo_comm *comm, int bucket)
 {
-    const comm_bucket *b = comm_find(comm, bucket, comm->buckets);
+    const comm_bucket *b = comm_find(comm, bucket);
     if (!b) return KOLO_EINTERNAL;
     if (is_alone(b) || comm_node_done(&b->group->node, b, atomic_load(&b->round))) return 1;
     return kolo_comm_host_status(comm);
@@ -251,7 +248,7 @@ int kolo_comm_host_test(kolo_comm *comm, int bucket)
 
 int kolo_comm_host_wait(kolo_comm *comm, int bucket)
 {
-    comm_bucket *b = comm_find(comm, bucket, comm->buckets);
+    comm_bucket *b = comm_find(comm, bucket);
     if (!b) return KOLO_EINTERNAL;
     uint64_t round = atomic_load_explicit(&b->round, memory_order_relaxed);
     if (round != b->waited + 1)
@@ -275,7 +272,7 @@ int kolo_comm_start(kolo_comm *comm, int bucket)
 {
     const comm_device *d = &comm->device;
     if (!d->type) return kolo_comm_host_start(comm, bucket);
-    const comm_bucket *b = comm_find(comm, bucket, comm->declared);
+    const comm_bucket *b = comm_find(comm, bucket);
     if (!b) return KOLO_EINTERNAL;
     if (is_alone(b)) return d->type->status(d->reducer);
     if (!d->type->through_host) count_call(comm, b);
@@ -286,7 +283,7 @@ int kolo_comm_wait(kolo_comm *comm, int bucket)
 {
     const comm_device *d = &comm->device;
     if (!d->type) return kolo_comm_host_wait(comm, bucket);
-    const comm_bucket *b = comm_find(comm, bucket, comm->declared);
+    const comm_bucket *b = comm_find(comm, bucket);
     if (!b) return KOLO_EINTERNAL;
     return is_alone(b) ? d->type->status(d->reducer) : d->type->wait(d->reducer, bucket);
 }

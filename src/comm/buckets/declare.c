@@ -196,14 +196,12 @@ static int declare(kolo_comm *comm, int group, const comm_bucket *like)
                          (long long)number, receives ? like->to : like->offset, (long long)like->count,
                          comm->used_bytes);
     KOLO_TRY(add_bucket(comm, group, like));
-    comm->declared++;
-    /* the last slot is for the bucket of KOLO_HOST_SUM, which commit adds */
-    if (comm->bucket[number].index >= comm->slots - 1 || number >= COMM_MAX_DECLARED)
+    if (comm->bucket[number].index >= comm->slots || number >= COMM_MAX_DECLARED)
         return kolo_fail(
             KOLO_ECONFIG,
             "comm: more than %d buckets and transfers of one rank; raise bucket_mb, with stages= or "
             "spatial= micro_batch, or have fewer sizes of batches and images",
-            comm->slots - 1);
+            comm->slots);
     if (comm->device.type) {
         const kolo_reducer_bucket shown = show_bucket(comm, (int)number);
         KOLO_TRY(comm->device.type->bucket(comm->device.reducer, (int)number, &shown));
@@ -330,7 +328,7 @@ int kolo_comm_transfer(kolo_comm *comm, int from, int to, size_t from_offset, si
 int kolo_comm_part(const kolo_comm *comm, int bucket, int rank, int64_t *first, int64_t *count)
 {
     *first = *count = 0;
-    const comm_bucket *b = bucket >= 0 && bucket < comm->declared ? &comm->bucket[bucket] : NULL;
+    const comm_bucket *b = bucket >= 0 && bucket < comm->buckets ? &comm->bucket[bucket] : NULL;
     if (!b || !b->group)
         return kolo_fail(KOLO_EINTERNAL, "comm: bucket %d is not one of this rank's", bucket);
     const kolo_launch *l = b->group->launch;
@@ -434,18 +432,12 @@ int comm_declarations_compare(kolo_comm *comm)
         KOLO_ECONFIG,
         "comm: rank %lld declared another arena, algorithm, table or list of buckets than rank 0 (rank "
         "%d has %lld buckets): all ranks must run the same program with the same recipe",
-        (long long)other, comm->launch->rank, (long long)comm->declared);
+        (long long)other, comm->launch->rank, (long long)comm->buckets);
 }
 
 int kolo_comm_commit(kolo_comm *comm)
 {
     if (comm->committed) return kolo_fail(KOLO_EINTERNAL, "comm: committed twice");
-    if (comm->device.type && comm_on_host(comm))
-        KOLO_TRY(add_bucket(comm, 0,
-                            &(comm_bucket){.what = KOLO_ALLREDUCE,
-                                           .offset = kolo_round_up(comm->arena_bytes, KOLO_ALIGN),
-                                           .count = KOLO_HOST_SUM,
-                                           .type = KOLO_F64}));
     if (!comm_alone(comm)) {
         comm->engine.bucket = comm->bucket;
         int rc = comm->launch->nodes > 1 && comm_on_host(comm) ? make_groups(comm) : 0;
@@ -456,10 +448,4 @@ int kolo_comm_commit(kolo_comm *comm)
     }
     comm->committed = true;
     return comm->device.type ? comm_device_commit(comm) : 0;
-}
-
-int kolo_comm_host_sum(kolo_comm *comm, size_t *offset)
-{
-    *offset = comm->bucket[comm->declared].offset;
-    return (int)comm->declared;
 }

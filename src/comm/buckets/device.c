@@ -175,9 +175,9 @@ int comm_device_open(kolo_comm *comm, const kolo_comm_config *config, const kolo
 static int reduce_once(kolo_comm *comm)
 {
     comm_device *d = &comm->device;
-    for (int b = 0; b < comm->declared; b++)
+    for (int b = 0; b < comm->buckets; b++)
         if (comm->bucket[b].group) KOLO_TRY(kolo_comm_start(comm, b));
-    for (int b = 0; b < comm->declared; b++)
+    for (int b = 0; b < comm->buckets; b++)
         if (comm->bucket[b].group) KOLO_TRY(kolo_comm_wait(comm, b));
     if (comm->used_bytes >= sizeof(double)) KOLO_TRY(kolo_comm_sum(comm, d->type->arena(d->reducer), 1));
     KOLO_TRY(d->type->finish(d->reducer));

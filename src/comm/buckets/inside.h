@@ -46,16 +46,15 @@ struct kolo_comm {
     int slots;              /* of one rank: buckets and transfers that it can be in */
     comm_choice choice;
     size_t arena_bytes, collect_bytes;
-    size_t used_bytes;            /* of the arena that are this rank's, and take memory */
-    size_t host_bytes, host_used; /* of the arena in host memory */
-    void *alone;                  /* the host arena when there is one rank */
+    size_t used_bytes; /* of the arena that are this rank's, and take memory */
+    void *alone;       /* the host arena when there is one rank */
     comm_bucket *bucket;
-    int64_t declared, buckets, capacity; /* by the caller; with the host half's own one */
-    bool published_text;                 /* the last position that was published has a text */
-    uint32_t seq;                        /* meetings so far; the same on all ranks of the node */
-    comm_schedule small;                 /* of the network part of a small collective */
-    comm_compress compress;              /* between nodes; compressed.c */
-    size_t carried_bytes;                /* from step to step, the largest of all ranks */
+    int64_t buckets, capacity;
+    bool published_text;    /* the last position that was published has a text */
+    uint32_t seq;           /* meetings so far; the same on all ranks of the node */
+    comm_schedule small;    /* of the network part of a small collective */
+    comm_compress compress; /* between nodes; compressed.c */
+    size_t carried_bytes;   /* from step to step, the largest of all ranks */
     _Atomic int64_t wait_ns, bytes, calls, sent, sent_bytes;
 };
 

@@ -22,10 +22,10 @@
 
 static const double IDLE_REST = 2e-4, BUSY_REST = 2e-5, FAULT_LOOK = 0.05; /* seconds */
 
+enum { SUMS = 8192 };
 enum { SLOT_IDLE, SLOT_GIVEN, SLOT_STARTED, SLOT_REDUCED, SLOT_LANDED };
-/* A bucket, or the sums of f64. */
 typedef struct staged_slot {
-    int bucket;       /* of the host half */
+    int bucket;
     uint64_t turn;    /* starts before this one */
     size_t out_bytes; /* that the thread copies back to the device, from out_offset on; 0: none */
     size_t out_offset;
@@ -38,9 +38,9 @@ struct kolo_reducer {
     cudaStream_t back; /* the thread's */
     char *host;
     bool pinned;
-    staged_slot **slot; /* [slots] the last, from commit on: of the sums of f64 */
+    double *sums;       /* [SUMS] page-locked */
+    staged_slot **slot; /* [slots] of every bucket */
     int64_t slots, capacity;
-    size_t sum_offset;
     uint64_t starts;
     int gpu, active;       /* slots started and not landed: */
     staged_slot **at_work; /* [slots] */
@@ -131,7 +131,6 @@ static int staged_step(kolo_reducer *r)
 static void *staged_main(void *of)
 {
     kolo_reducer *r = of;
-    prctl(PR_SET_NAME, "kolo-staged");
     prctl(PR_SET_TIMERSLACK, 1000);
     int rc = COMM_CUDA(cudaSetDevice(r->gpu));
     while (!atomic_load(&r->stop)) {
@@ -156,25 +155,25 @@ static int await_state(kolo_reducer *r, staged_slot *slot, uint32_t state)
     return comm_cuda_status(r);
 }
 
-/* To `offset` of the host arena, and from there on. bytes: may be 0, a receive. */
-static int give(kolo_reducer *r, staged_slot *slot, const void *device, size_t offset, size_t bytes,
-                cudaEvent_t ready, cudaEvent_t done)
+static int staged_start(kolo_reducer *r, int bucket)
 {
     comm_cuda *c = &r->c;
+    staged_slot *slot = r->slot[bucket];
+    const kolo_reducer_bucket *of = &c->bucket[bucket].of;
     KOLO_TRY(comm_cuda_status(r));
-    KOLO_TRY(comm_cuda_after(c->side, c->compute, ready));
-    if (bytes)
-        KOLO_TRY(
-            COMM_CUDA(cudaMemcpyAsync(r->host + offset, device, bytes, cudaMemcpyDeviceToHost, c->side)));
-    KOLO_TRY(COMM_CUDA(cudaEventRecord(done, c->side)));
-    slot->given = done;
+    KOLO_TRY(comm_cuda_after(c->side, c->compute, c->bucket[bucket].ready));
+    if (of->in.bytes) /* else a receive */
+        KOLO_TRY(COMM_CUDA(cudaMemcpyAsync(r->host + of->in.offset, c->arena + of->in.offset, of->in.bytes,
+                                           cudaMemcpyDeviceToHost, c->side)));
+    KOLO_TRY(COMM_CUDA(cudaEventRecord(slot->given, c->side)));
     slot->turn = r->starts++;
     atomic_store(&slot->state, SLOT_GIVEN);
     return 0;
 }
 
-static int take(kolo_reducer *r, staged_slot *slot)
+static int staged_wait(kolo_reducer *r, int bucket)
 {
+    staged_slot *slot = r->slot[bucket];
     KOLO_TRY(comm_cuda_await(&r->c, slot->given));
     atomic_fetch_add(&r->bell, 1);
     kolo_futex_wake(&r->bell);
@@ -189,57 +188,44 @@ static int take(kolo_reducer *r, staged_slot *slot)
     return 0;
 }
 
-static int staged_start(kolo_reducer *r, int bucket)
-{
-    const comm_cuda_bucket *b = &r->c.bucket[bucket];
-    return give(r, r->slot[bucket], r->c.arena + b->of.in.offset, b->of.in.offset, b->of.in.bytes, b->ready,
-                b->done);
-}
-
-static int staged_wait(kolo_reducer *r, int bucket) { return take(r, r->slot[bucket]); }
-
-/* The host half sums the whole slot; what lies behind `count` is whatever stood there, and nobody reads
- * it. */
+/* By the host half's small collective. */
 static int staged_sum(kolo_reducer *r, double *data, int64_t count)
 {
-    staged_slot *slot = r->slot[r->slots - 1];
-    for (int64_t at = 0; at < count; at += KOLO_HOST_SUM) {
-        size_t some = (size_t)(count - at < KOLO_HOST_SUM ? count - at : KOLO_HOST_SUM) * sizeof *data;
-        KOLO_TRY(give(r, slot, data + at, r->sum_offset, some, r->c.sum_ready, r->c.sum_done));
-        KOLO_TRY(take(r, slot));
-        KOLO_TRY(COMM_CUDA(
-            cudaMemcpyAsync(data + at, r->host + r->sum_offset, some, cudaMemcpyHostToDevice, r->c.compute)));
+    comm_cuda *c = &r->c;
+    for (int64_t at = 0; at < count; at += SUMS) {
+        const int64_t some = count - at < SUMS ? count - at : SUMS;
+        const size_t bytes = (size_t)some * sizeof *data;
+        KOLO_TRY(comm_cuda_status(r));
+        KOLO_TRY(COMM_CUDA(cudaMemcpyAsync(r->sums, data + at, bytes, cudaMemcpyDeviceToHost, c->compute)));
+        KOLO_TRY(comm_cuda_finish(r));
+        KOLO_TRY(kolo_comm_allreduce(c->comm, r->sums, some, KOLO_F64, KOLO_SUM));
+        KOLO_TRY(COMM_CUDA(cudaMemcpyAsync(data + at, r->sums, bytes, cudaMemcpyHostToDevice, c->compute)));
     }
     return 0;
 }
 
 /* ---- declaring ----------------------------------------------------------------------------------------- */
 
-static int add_slot(kolo_reducer *r, int bucket, size_t out_offset, size_t out_bytes)
+static int staged_bucket(kolo_reducer *r, int bucket, const kolo_reducer_bucket *of)
 {
+    KOLO_TRY(comm_cuda_add(r, bucket, of));
     KOLO_TRY(kolo_grow(&r->slot, &r->capacity, r->slots, sizeof *r->slot));
     staged_slot *slot = r->slot[r->slots] = kolo_alloc(sizeof *slot);
     if (!slot) return KOLO_ENOMEM;
     r->slots++;
     slot->bucket = bucket;
-    slot->out_offset = out_offset;
-    slot->out_bytes = out_bytes;
-    return out_bytes ? comm_cuda_event(&slot->landed) : 0;
-}
-
-static int staged_bucket(kolo_reducer *r, int bucket, const kolo_reducer_bucket *of)
-{
-    KOLO_TRY(add_slot(r, bucket, of->out.offset, of->out.bytes));
-    return comm_cuda_add(r, bucket, of);
+    slot->given = r->c.bucket[bucket].done;
+    slot->out_offset = of->out.offset;
+    slot->out_bytes = of->out.bytes;
+    return slot->out_bytes ? comm_cuda_event(&slot->landed) : 0;
 }
 
 static int staged_commit(kolo_reducer *r)
 {
-    KOLO_TRY(add_slot(r, kolo_comm_host_sum(r->c.comm, &r->sum_offset), 0, 0));
-    r->at_work = kolo_alloc((size_t)r->slots * sizeof *r->at_work);
+    r->at_work = kolo_alloc((size_t)(r->slots + 1) * sizeof *r->at_work);
     if (!r->at_work) return KOLO_ENOMEM;
     KOLO_TRY(COMM_CUDA(cudaGetDevice(&r->gpu)));
-    KOLO_TRY(kolo_thread_start(&r->thread, staged_main, r, "comm: copies to the GPU"));
+    KOLO_TRY(kolo_thread_start(&r->thread, staged_main, r, "kolo-staged"));
     r->running = true;
     return 0;
 }
@@ -265,6 +251,7 @@ static void staged_close(kolo_reducer **out, bool orderly)
     stop_thread(r);
     if (r->back) cudaStreamSynchronize(r->back), cudaStreamDestroy(r->back);
     if (r->pinned) cudaHostUnregister(r->host);
+    if (r->sums) cudaFreeHost(r->sums);
     for (int64_t i = 0; i < r->slots; i++) {
         if (r->slot[i]->landed) cudaEventDestroy(r->slot[i]->landed);
         free(r->slot[i]);
@@ -281,9 +268,10 @@ static int staged_make(kolo_reducer *r)
     size_t bytes;
     r->host = kolo_comm_host_arena(r->c.comm, &bytes);
     KOLO_TRY(COMM_CUDA(cudaStreamCreateWithFlags(&r->back, cudaStreamNonBlocking)));
-    int rc = COMM_CUDA(cudaHostRegister(r->host, bytes, cudaHostRegisterPortable));
+    int rc = bytes ? COMM_CUDA(cudaHostRegister(r->host, bytes, cudaHostRegisterPortable)) : 0;
     if (rc < 0) return kolo_fail_in(rc, "page-locking %zu bytes of host memory for gradients: ", bytes);
-    r->pinned = true;
+    r->pinned = bytes > 0;
+    KOLO_TRY(COMM_CUDA(cudaMallocHost((void **)&r->sums, SUMS * sizeof *r->sums)));
     return comm_cuda_alloc(&r->c);
 }
 
