@@ -352,8 +352,6 @@ int comm_push_start(comm_push *p, const void *in, void *out, int64_t count, cons
     p->width = kolo_dtype_size(how->type);
     p->seen = p->polls = 0;
     p->moved_at = 0;
-    p->way = PUSH_ALONE;
-    if (p->members == 1) return 0;
     p->way = PUSH_MEETING;
     put_line(p, signature);
     /* the last to come wakes those that sleep: the others would wake them for nothing */
@@ -365,13 +363,8 @@ int comm_push_start(comm_push *p, const void *in, void *out, int64_t count, cons
 
 static int step(comm_push *p)
 {
-    const void *in = p->in;
-    void *out = p->out;
     switch (p->way) {
     case PUSH_MEETING: return meet(p);
-    case PUSH_ALONE:
-        if (p->count) comm_fold(&p->how, &out, 1, &in, 1, p->count);
-        return PUSH_COMPLETE;
     case PUSH_SMALLEST: fold_small(p); return PUSH_COMPLETE;
     case PUSH_DIRECT: return step_direct(p);
     case PUSH_STAGED: return push_staged_step(p);

@@ -66,7 +66,7 @@ typedef struct push_set {
     push_member member[];
 } push_set;
 
-enum push_way { PUSH_NONE, PUSH_MEETING, PUSH_ALONE, PUSH_SMALLEST, PUSH_DIRECT, PUSH_STAGED };
+enum push_way { PUSH_NONE, PUSH_MEETING, PUSH_SMALLEST, PUSH_DIRECT, PUSH_STAGED };
 
 struct comm_push {
     comm_router *router;
