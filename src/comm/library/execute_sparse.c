@@ -36,27 +36,6 @@ static pair *sort(pair *p, pair *other, int64_t pairs, int64_t rows)
     return p;
 }
 
-/* Sum of the pairs [from, to), divided and scaled, into out. wide: room for a row of f32. */
-static void add_up(const lib_execution *x, const pair *p, int64_t n, int64_t each, char *out, float *wide)
-{
-    const kolo_request *r = lib_request(x, 0);
-    enum kolo_dtype type = kolo_dtype_is_half(r->type) ? KOLO_F32 : r->type;
-    comm_combine sum = comm_combine_of(type, KOLO_SUM);
-    char *into = kolo_dtype_is_half(r->type) ? (char *)wide : out;
-    for (int64_t i = 0; i < n; i++) {
-        if (kolo_dtype_is_half(r->type)) {
-            comm_widen(wide + each, p[i].row, each, r->type);
-            if (i) sum(wide, wide, wide + each, each);
-            else memcpy(wide, wide + each, (size_t)each * sizeof *wide);
-        } else if (i) {
-            sum(out, out, p[i].row, each);
-        } else {
-            memcpy(out, p[i].row, (size_t)each * kolo_dtype_size(type));
-        }
-    }
-    lib_deliver(x, 0, out, into, each, type, true);
-}
-
 /* Blocks of members: k row numbers, k rows. */
 static void list(const lib_execution *x, pair *p, int64_t each_bytes)
 {
@@ -71,12 +50,17 @@ static void list(const lib_execution *x, pair *p, int64_t each_bytes)
     }
 }
 
-static int result(lib_execution *x, const pair *p, int64_t pairs, float *wide)
+/* row_of: memory for as many pointers as there are pairs. */
+static int result(lib_execution *x, const pair *p, int64_t pairs, const void **row_of)
 {
     const kolo_request *r = lib_request(x, 0);
+    comm_folding how = lib_folding(r, x->batch.contributors);
     lib_entry *entry = x->batch.entry[0];
     int64_t each = r->dim[1], rows = 0, each_bytes = each * (int64_t)kolo_dtype_size(r->type), n;
     for (int64_t i = 0; i < pairs; i++) rows += i == 0 || p[i].index != p[i - 1].index;
+    for (int64_t i = 0; i < pairs; i++) row_of[i] = p[i].row;
+    how.tree = false; /* in the order of the members */
+    how.prescale = 1; /* they come scaled */
     bool dense = r->out || (lib_fits_dense(r) && rows * (each_bytes + 8) >= r->rows * each_bytes);
     size_t at = dense ? 0 : kolo_round_up((size_t)rows * 8, KOLO_ALIGN);
     void *memory = r->out;
@@ -89,7 +73,8 @@ static int result(lib_execution *x, const pair *p, int64_t pairs, float *wide)
     for (int64_t i = 0, row = 0; i < pairs; i += n, row++) {
         for (n = 1; i + n < pairs && p[i + n].index == p[i].index;) n++;
         if (!dense) index[row] = p[i].index;
-        add_up(x, p + i, n, each, out + (dense ? p[i].index : row) * each_bytes, wide);
+        void *sum = out + (dense ? p[i].index : row) * each_bytes;
+        comm_fold(&how, &sum, 1, row_of + i, (int)n, each);
     }
     entry->output = (kolo_output){.data = out,
                                   .dims = 2,
@@ -99,13 +84,8 @@ static int result(lib_execution *x, const pair *p, int64_t pairs, float *wide)
     return 0;
 }
 
-/* On the stage lie, in this order: the members' blocks, two rows of f32 if there is any row, all pairs
- * twice. */
-static size_t rows_at(size_t total) { return kolo_round_up(total, KOLO_ALIGN); }
-static size_t pairs_at(size_t total, int64_t each)
-{
-    return kolo_round_up(rows_at(total) + (total ? 2 * (size_t)each * sizeof(float) : 0), KOLO_ALIGN);
-}
+/* On the stage lie the members' blocks, then all pairs twice. */
+static size_t pairs_at(size_t total) { return kolo_round_up(total, KOLO_ALIGN); }
 
 static int merge(lib_execution *x)
 {
@@ -115,10 +95,10 @@ static int merge(lib_execution *x)
         pairs += x->batch.rows[m];
         total += x->number[m];
     }
-    float *wide = (float *)(void *)(x->work + rows_at((size_t)total));
-    pair *p = (pair *)(void *)(x->work + pairs_at((size_t)total, r->dim[1]));
+    pair *p = (pair *)(void *)(x->work + pairs_at((size_t)total));
     list(x, p, r->dim[1] * (int64_t)kolo_dtype_size(r->type));
-    KOLO_TRY(result(x, sort(p, p + pairs, pairs, r->rows), pairs, wide));
+    const pair *sorted = sort(p, p + pairs, pairs, r->rows);
+    KOLO_TRY(result(x, sorted, pairs, (const void **)(void *)(sorted == p ? p + pairs : p)));
     return x->step = lib_finish, 1;
 }
 
@@ -192,7 +172,7 @@ int lib_sparse(lib_execution *x)
         total += x->number[m];
         pairs += x->batch.rows[m];
     }
-    size_t stage = pairs_at((size_t)total, r->dim[1]) + 2 * (size_t)pairs * sizeof(pair);
+    size_t stage = pairs_at((size_t)total) + 2 * (size_t)pairs * sizeof(pair);
     KOLO_TRY(lib_stage(x, stage));
     int64_t k = x->batch.rows[me];
     char *at = x->work + mine;
