@@ -12,7 +12,6 @@
 #include "base/thread.h"
 #include "cmd/cmd.h"
 #include "comm/algorithm/algorithm.h"
-#include "comm/algorithm/pack.h"
 #include "comm/algorithm/stages.h"
 #include "comm/core/transport/router.h"
 #include "kolo/error.h"

@@ -1,7 +1,6 @@
 /* Which algorithm is chosen: by cost, by a table of measurements, by name; and trees packed into links
  * against the least cut. */
 #include "comm/algorithm/algorithm.h"
-#include "comm/algorithm/pack.h"
 #include "comm/algorithm/stages.h"
 
 #include <stdlib.h>

@@ -3,7 +3,6 @@
  * at the same time share its link, so the placement of members counts. */
 #include <math.h>
 
-#include "comm/algorithm/pack.h"
 #include "comm/algorithm/build.h"
 #include "comm/algorithm/stages.h"
 

@@ -4,16 +4,22 @@
  * when a tree of weight w is taken away, that many more trees fit (Lovász, "On two minimax theorems in
  * graph", JCT B 1976, is the proof that we follow): a tree grows link by link, and a link is taken if the
  * flow to its end stays large enough. */
-#include "comm/algorithm/pack.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "comm/algorithm/build.h"
+#include "comm/algorithm/stages.h"
 
-enum { RANKS = COMM_PACK_RANKS, UNITS = 96 }; /* UNITS: into so many the bound is cut at most */
+/* UNITS: into so many the bound is cut at most, a tree each */
+enum { RANKS = COMM_PACK_RANKS, UNITS = 96 };
+
+typedef struct packed_trees {
+    int trees, units; /* units: sum of weights */
+    int weight[UNITS];
+    int parent[UNITS][RANKS]; /* -1: the root */
+} packed_trees;
 
 typedef struct net {
     int n, root;
@@ -153,10 +159,10 @@ static void round_down(net *g)
 /* Trees of which no link carries more than it can, close to the bound together; 0 trees: some rank cannot
  * be reached. Where results and sums flow at the same time, a link may be taken by a tree's sums and by
  * another's results, and carry up to twice as much. */
-static void pack(comm_packing *packing, const double *links, int n, int root, bool both)
+static void pack(packed_trees *packing, const double *links, int n, int root, bool both)
 {
     net g;
-    *packing = (comm_packing){0};
+    *packing = (packed_trees){0};
     net_open(&g, links, n, root, both);
     if (!(least_flow(&g) > 0)) return;
     round_down(&g);
@@ -178,7 +184,7 @@ static int depth_of(const int *parent, int v)
     return depth;
 }
 
-static int deepest_of(const comm_packing *packing, int n)
+static int deepest_of(const packed_trees *packing, int n)
 {
     int deepest = 0;
     for (int t = 0; t < packing->trees; t++)
@@ -189,7 +195,7 @@ static int deepest_of(const comm_packing *packing, int n)
 
 double comm_pack_seconds(const double *links, int n, int root, bool both, double bytes, int *deepest)
 {
-    comm_packing *packing = kolo_alloc(sizeof *packing);
+    packed_trees *packing = kolo_alloc(sizeof *packing);
     double sends[RANKS] = {0}, most = -1;
     if (packing) pack(packing, links, n, root, both);
     for (int t = 0; packing && t < packing->trees; t++)
@@ -214,7 +220,7 @@ static void tree_node_of(comm_tree_node *l, const int *parent, int n, int me)
 }
 
 /* The vector is cut in proportion to the trees' weights. */
-static int64_t share_before(const comm_packing *packing, int64_t count, int64_t weights)
+static int64_t share_before(const packed_trees *packing, int64_t count, int64_t weights)
 {
     return count / packing->units * weights + count % packing->units * weights / packing->units;
 }
@@ -222,8 +228,8 @@ static int64_t share_before(const comm_packing *packing, int64_t count, int64_t 
 static int packed(comm_schedule *schedule, const comm_problem *p, bool up)
 {
     comm_build b = comm_build_begin(schedule, p);
-    comm_packing *packing = comm_build_memory(&b, sizeof *packing);
-    comm_tree_node *node = comm_build_memory(&b, COMM_PACK_TREES * sizeof *node);
+    packed_trees *packing = comm_build_memory(&b, sizeof *packing);
+    comm_tree_node *node = comm_build_memory(&b, UNITS * sizeof *node);
     bool source = up || p->me == p->root;
     int64_t before = 0;
     b.member = NULL; /* links are those of members by their numbers */

@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "base/option.h"
 #include "comm/algorithm/algorithm.h"
-#include "comm/algorithm/pack.h"
 #include "comm/algorithm/stages.h"
 #include "kolo/error.h"
 

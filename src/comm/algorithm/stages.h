@@ -33,4 +33,14 @@ void comm_number_members(const comm_problem *problem, int *order);
 /* The first of every node, then the second of every node, ... order: [3 n + 1], of which n are the answer. */
 void comm_deal_members(const comm_problem *problem, int *order);
 
+/* ---- pack.c: spanning trees packed into links of unlike speed, for the ranks of one node --------------- */
+enum { COMM_PACK_RANKS = 16 };
+/* The least of the largest flows from the root to each other rank, GB/s: what no broadcast can exceed. links:
+ * [n][n], from, to; negative or no numbers count as 0. both: a link counts as its slower direction (sums flow
+ * up the trees, results down). */
+double comm_pack_bound(const double *links, int n, int root, bool both);
+/* Seconds for which the busiest rank sends its shares of a vector of so many bytes, one link after the other;
+ * negative: no memory, or no trees. both: sums up and results down. */
+double comm_pack_seconds(const double *links, int n, int root, bool both, double bytes, int *deepest);
+
 #endif

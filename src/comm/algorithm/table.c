@@ -4,7 +4,6 @@
 #include "base/memory.h"
 #include "base/option.h"
 #include "comm/algorithm/build.h"
-#include "comm/algorithm/pack.h"
 #include "comm/algorithm/stages.h"
 #include "kolo/error.h"
 
