@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -36,10 +35,8 @@ void membership_greet(const lib_membership *m, membership_message *word, enum me
 
 bool membership_known(const lib_membership *m, const membership_message *w)
 {
-    unsigned char differs = 0; /* looked at as a whole, so that the time tells nothing */
-    for (size_t i = 0; i < sizeof w->cookie; i++) differs |= w->cookie[i] ^ m->addresses[0].cookie[i];
-    return memcmp(w->magic, magic, sizeof magic) == 0 && !differs && w->from >= 0 &&
-           w->from < m->launch.size &&
+    return memcmp(w->magic, magic, sizeof magic) == 0 &&
+           line_same_cookie(w->cookie, m->addresses[0].cookie) && w->from >= 0 && w->from < m->launch.size &&
            w->bytes <= (size_t)m->launch.size * MEMBERSHIP_GIVEN + sizeof(membership_decision);
 }
 
@@ -267,7 +264,6 @@ static void *door_main(void *of)
     pending_peer *peers = kolo_alloc(PLACES * sizeof *peers);
     struct pollfd ready[PLACES + 2];
     const int often = m->heartbeat_timeout < 4 ? (int)(250 * m->heartbeat_timeout) + 1 : 1000;
-    prctl(PR_SET_NAME, "kolo-membership");
     for (int i = 0; peers && i < PLACES; i++) peers[i].fd = -1;
     while (peers) {
         int wait = often;
@@ -290,7 +286,7 @@ static void *door_main(void *of)
 int listener_open(lib_membership *m)
 {
     atomic_store(&m->beat, (int64_t)(1e9 * kolo_time()));
-    KOLO_TRY(kolo_thread_start(&m->thread, door_main, m, "comm: membership"));
+    KOLO_TRY(kolo_thread_start(&m->thread, door_main, m, "kolo-membership"));
     m->runs = true;
     return 0;
 }

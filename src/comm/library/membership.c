@@ -408,24 +408,12 @@ int lib_membership_launch(lib_membership *m, kolo_launch *launch)
 static int listen_at(lib_membership *m, bool one_node)
 {
     line_address *address = &m->address;
-    address->pid = (int32_t)getpid();
-    socklen_t length = sizeof address->address;
     /* an abstract name of the kernel's choice: no file, gone with its process */
     address->address.ss_family = AF_UNIX;
     address->length = sizeof(sa_family_t);
     if (!one_node) KOLO_TRY(line_find_address(address));
     m->bell = eventfd(0, EFD_CLOEXEC);
-    m->listener = socket(address->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (m->bell < 0 || m->listener < 0) return line_fail_system("socket");
-    if (bind(m->listener, (const struct sockaddr *)&address->address, address->length) < 0)
-        return line_fail_system("bind");
-    if (listen(m->listener, SOMAXCONN) < 0) return line_fail_system("listen");
-    if (getsockname(m->listener, (struct sockaddr *)&address->address, &length) < 0)
-        return line_fail_system("getsockname");
-    address->length = length;
-    if (getrandom(address->cookie, sizeof address->cookie, 0) != (ssize_t)sizeof address->cookie)
-        return line_fail_system("getrandom");
-    return 0;
+    return m->bell < 0 ? line_fail_system("eventfd") : line_listen(address, &m->listener);
 }
 
 int lib_membership_open(lib_membership **out_membership, const kolo_launch *launch)

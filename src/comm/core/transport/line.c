@@ -165,10 +165,8 @@ int line_connect(comm_router *router, tcp_line *l)
 
 static bool known(const comm_router *router, const line_hello *h)
 {
-    unsigned char differs = 0; /* looked at as a whole, so that the time tells nothing */
-    for (size_t i = 0; i < sizeof h->cookie; i++)
-        differs |= h->cookie[i] ^ router->lines->address[0].cookie[i];
-    return memcmp(h->magic, magic, sizeof magic) == 0 && !differs && h->rank >= 0 &&
+    return memcmp(h->magic, magic, sizeof magic) == 0 &&
+           line_same_cookie(h->cookie, router->lines->address[0].cookie) && h->rank >= 0 &&
            h->rank < router->launch->size && h->rank != router->launch->rank && h->purpose >= LINE_FRAMES &&
            h->purpose <= LINE_ASK;
 }

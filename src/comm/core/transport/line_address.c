@@ -3,6 +3,8 @@
 #include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
 
 #include "comm/core/transport/lines.h"
 #include "kolo/error.h"
@@ -48,4 +50,28 @@ int line_find_address(line_address *address)
         KOLO_ECONFIG,
         "comm: no network interface %s that is up; see `ip address`, and name one with KOLO_COMM_INTERFACE",
         wanted ? wanted : "");
+}
+
+int line_listen(line_address *address, int *fd)
+{
+    struct sockaddr *bound = (struct sockaddr *)&address->address;
+    socklen_t length = sizeof address->address;
+    address->pid = (int32_t)getpid();
+    *fd = socket(bound->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (*fd < 0) return line_fail_system("socket");
+    if (bind(*fd, bound, address->length) < 0) return line_fail_system("bind");
+    if (listen(*fd, SOMAXCONN) < 0) return line_fail_system("listen");
+    if (getsockname(*fd, bound, &length) < 0) return line_fail_system("getsockname");
+    address->length = length;
+    if (getrandom(address->cookie, sizeof address->cookie, 0) != (ssize_t)sizeof address->cookie)
+        return line_fail_system("getrandom");
+    return 0;
+}
+
+/* Looked at as a whole, so that the time tells nothing. */
+bool line_same_cookie(const unsigned char left[16], const unsigned char right[16])
+{
+    unsigned char differs = 0;
+    for (size_t i = 0; i < 16; i++) differs |= left[i] ^ right[i];
+    return !differs;
 }

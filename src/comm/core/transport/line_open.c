@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -62,21 +61,6 @@ void lines_sleep(comm_router *router, uint32_t bell, double seconds)
 
 /* ---- opening and closing ------------------------------------------------------------------------------- */
 
-static int listen_at(comm_router *router, line_address *address)
-{
-    tcp_lines *lines = router->lines;
-    struct sockaddr_storage *bound = &address->address;
-    socklen_t length = sizeof *bound;
-    KOLO_TRY(line_find_address(address));
-    int fd = socket(bound->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) return line_fail_system("socket");
-    lines->listener = (line_end){.kind = END_LISTENER, .fd = fd};
-    if (bind(fd, (struct sockaddr *)bound, address->length) < 0) return line_fail_system("bind");
-    if (listen(fd, SOMAXCONN) < 0) return line_fail_system("listen");
-    if (getsockname(fd, (struct sockaddr *)bound, &length) < 0) return line_fail_system("getsockname");
-    return line_watch(lines, &lines->listener, EPOLLIN);
-}
-
 static int open_ends(comm_router *router, line_address *address)
 {
     tcp_lines *lines = router->lines;
@@ -87,7 +71,10 @@ static int open_ends(comm_router *router, line_address *address)
     }
     lines->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (lines->epoll < 0) return line_fail_system("epoll_create1");
-    KOLO_TRY(listen_at(router, address));
+    KOLO_TRY(line_find_address(address));
+    lines->listener.kind = END_LISTENER;
+    KOLO_TRY(line_listen(address, &lines->listener.fd));
+    KOLO_TRY(line_watch(lines, &lines->listener, EPOLLIN));
     return nudge_open(router);
 }
 
@@ -110,7 +97,7 @@ int lines_open(comm_router *router, int status)
 {
     const kolo_launch *launch = router->launch;
     tcp_lines *lines = router->lines = kolo_alloc(sizeof *lines);
-    line_address mine = {.status = status, .pid = (int32_t)getpid()};
+    line_address mine = {.status = status};
     kolo_failure own;
     if (!lines) return KOLO_ENOMEM;
     lines->epoll = lines->listener.fd = lines->nudge.fd = -1;
@@ -120,8 +107,6 @@ int lines_open(comm_router *router, int status)
     lines->dirty = kolo_alloc((size_t)launch->size * sizeof *lines->dirty);
     if (!lines->address || !lines->line || !lines->dirty) return KOLO_ENOMEM;
     if (mine.status == 0) mine.status = open_ends(router, &mine);
-    if (getrandom(mine.cookie, sizeof mine.cookie, 0) != (ssize_t)sizeof mine.cookie && mine.status == 0)
-        mine.status = line_fail_system("getrandom");
     kolo_error_keep(&own);
     int rc = exchange_addresses(router, &mine);
     if (mine.status < 0) return kolo_error_restore(&own, mine.status);
