@@ -6,6 +6,7 @@
 #include <math.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -103,12 +104,15 @@ void kolo_futex_wake(_Atomic uint32_t *word) { syscall(SYS_futex, word, FUTEX_WA
 int kolo_thread_start(pthread_t *thread, void *(*main)(void *), void *of, const char *purpose)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}; /* of its own */
+    char name[16];
     sigset_t outside, before;
+    snprintf(name, sizeof name, "%s", purpose);
     sigfillset(&outside);
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&outside, faults[i]);
     pthread_sigmask(SIG_SETMASK, &outside, &before);
     const int rc = pthread_create(thread, NULL, main, of);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0) pthread_setname_np(*thread, name);
     return rc == 0 ? 0
                    : kolo_fail(KOLO_ENOMEM,
                                "%s: no thread: %s; raise the limit of processes (ulimit -u) or of memory",

@@ -31,8 +31,8 @@ static inline void kolo_pause(void)
 #endif
 }
 
-/* A thread of Kolo's own: signals from outside are for the threads that know what to do with them, so it has
- * all of them blocked. KOLO_ENOMEM: there is none; the text says what it was for ("comm: heartbeats"). */
+/* A thread of Kolo's own, named by what it is for (15 bytes of it): signals from outside are for the threads
+ * that know what to do with them, so it has all of them blocked. KOLO_ENOMEM: there is none. */
 int kolo_thread_start(pthread_t *thread, void *(*main)(void *), void *of, const char *purpose);
 
 #endif

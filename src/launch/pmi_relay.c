@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -73,7 +72,6 @@ static void *relay_main(void *of)
 {
     kolo_pmi_relay *r = of;
     struct pollfd ready[2] = {{r->ours, POLLIN, 0}, {r->launcher, POLLIN, 0}};
-    prctl(PR_SET_NAME, "kolo-pmi");
     for (bool goes_on = true; goes_on;) {
         if (poll(ready, 2, -1) < 0) continue;
         if (ready[0].revents) goes_on = pass(r, r->ours, r->launcher);
@@ -101,7 +99,7 @@ kolo_pmi_relay *kolo_pmi_relay_open(void (*failed)(void *of), void *of)
         .launcher = launcher, .ours = ends[0], .theirs = ends[1], .failed = failed, .of = of};
     snprintf(r->before, sizeof r->before, "%s", getenv("PMI_FD"));
     snprintf(number, sizeof number, "%d", r->theirs);
-    if (kolo_thread_start(&r->thread, relay_main, r, "launch: its relay") != 0) {
+    if (kolo_thread_start(&r->thread, relay_main, r, "kolo-pmi") != 0) {
         close(ends[0]);
         close(ends[1]);
         free(r);

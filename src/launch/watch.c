@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -323,7 +322,6 @@ static void watch_poll(launch_watch *w)
 static void *watch_main(void *of)
 {
     launch_watch *w = of;
-    prctl(PR_SET_NAME, "kolo-launch");
     while (!kolo_futex_wait(&w->stop, 0, w->look_every, 0)) watch_poll(w);
     return NULL;
 }
@@ -362,7 +360,7 @@ launch_watch *launch_watch_open(kolo_launch *launch, const kolo_launch_limits *l
     mark_here(w, slurm);
     atomic_store(&w->all[rank].pid, (int32_t)getpid());
     beat(w);
-    w->runs = kolo_thread_start(&w->thread, watch_main, w, "launch: its watch") == 0;
+    w->runs = kolo_thread_start(&w->thread, watch_main, w, "kolo-launch") == 0;
     if (!w->runs) launch_watch_close(&w);
     return w;
 }

@@ -204,7 +204,6 @@ static void *engine_main(void *of)
 {
     comm_engine *e = of;
     comm_control *own = e->node->control[e->node->me];
-    prctl(PR_SET_NAME, "kolo-comm");
     prctl(PR_SET_TIMERSLACK, 1000); /* short sleeps mean what they say */
     for (int idle = 0;;) {
         uint32_t bell = atomic_load(&own->doorbell);
@@ -229,7 +228,7 @@ int comm_engine_start(comm_engine *e, int ring_slots)
     e->ring = kolo_alloc((size_t)ring_slots * sizeof *e->ring);
     e->active = kolo_alloc((size_t)ring_slots * sizeof *e->active);
     if (!e->ring || !e->active) return KOLO_ENOMEM;
-    KOLO_TRY(kolo_thread_start(&e->thread, engine_main, e, "comm: progress"));
+    KOLO_TRY(kolo_thread_start(&e->thread, engine_main, e, "kolo-comm"));
     e->running = true;
     return 0;
 }

@@ -1,7 +1,6 @@
 /* The watchdog of a communicator on a device. Streams wait without looking whether the communicator is
  * broken, so a thread looks, ten times a second; when it finds something wrong it breaks both halves: the
  * streams run on, and every wait on the host ends. */
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/failure.h"
@@ -79,7 +78,6 @@ static void *watch_main(void *of)
     kolo_failure why;
     int standing = 0;
     double since = kolo_time(), looked = since;
-    prctl(PR_SET_NAME, "kolo-watch");
     while (!kolo_futex_wait(&comm->device.stop, 0, LOOK_EVERY, 0)) {
         if (kolo_comm_status(comm) < 0) return NULL; /* it has broken everything */
         const double now = kolo_time();
@@ -96,7 +94,7 @@ static void *watch_main(void *of)
 
 int comm_watch_start(kolo_comm *comm)
 {
-    KOLO_TRY(kolo_thread_start(&comm->device.watch, watch_main, comm, "comm: the watch of a device"));
+    KOLO_TRY(kolo_thread_start(&comm->device.watch, watch_main, comm, "kolo-watch"));
     comm->device.watched = true;
     return 0;
 }

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -159,7 +158,6 @@ static void drain(struct lib_timeline *t)
 static void *writer_main(void *of)
 {
     struct lib_timeline *t = of;
-    prctl(PR_SET_NAME, "kolo-timeline");
     while (!atomic_load(&t->stop)) {
         uint32_t bell = atomic_load(&t->bell);
         drain(t);
@@ -205,7 +203,7 @@ int lib_timeline_open(struct lib_timeline **out, const char *folder, size_t most
             strerror(t->fault));
         goto fail;
     }
-    rc = kolo_thread_start(&t->writer, writer_main, t, "comm: the timeline");
+    rc = kolo_thread_start(&t->writer, writer_main, t, "kolo-timeline");
     t->running = rc == 0;
     if (t->running) return 0;
 fail:

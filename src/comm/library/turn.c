@@ -179,7 +179,6 @@ static void *engine_main(void *of)
 {
     kolo_world *world = of;
     struct lib_engine *e = world->engine;
-    prctl(PR_SET_NAME, "kolo-comm");
     prctl(PR_SET_TIMERSLACK, 1000); /* short sleeps mean what they say */
     for (int idle = 0; !atomic_load(&e->stop);) {
         uint32_t bell = atomic_load(&e->bell);
@@ -212,7 +211,7 @@ int lib_engine_open(kolo_world *world)
 int lib_engine_start(kolo_world *world)
 {
     struct lib_engine *e = world->engine;
-    KOLO_TRY(kolo_thread_start(&e->thread, engine_main, world, "comm: progress"));
+    KOLO_TRY(kolo_thread_start(&e->thread, engine_main, world, "kolo-comm"));
     e->running = true;
     return 0;
 }

@@ -23,7 +23,6 @@ static void *pump_main(void *unused)
     enum { LOOKS = 8, SHORT = 20, CALM = 1000 /* us */, PATIENCE = 20, MOST = 40 };
     uint32_t last = 0;
     int calm = 0, same = 0;
-    prctl(PR_SET_NAME, "kolo-pmpi");
     prctl(PR_SET_TIMERSLACK, 1000);
     pmpi_inside++;
     while (!pump.stop) {
@@ -74,7 +73,7 @@ int pmpi_pump_open(void)
 {
     /* not of MPI_COMM_SELF, for which MPICH does not look elsewhere */
     PMPI_Comm_dup(MPI_COMM_WORLD, &pump.own);
-    KOLO_TRY(kolo_thread_start(&pump.thread, pump_main, NULL, "MPI's messages"));
+    KOLO_TRY(kolo_thread_start(&pump.thread, pump_main, NULL, "kolo-pmpi"));
     pump.running = true;
     return 0;
 }

@@ -2,7 +2,6 @@
  * said of them: failure_report.c. */
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/failure.h"
@@ -256,7 +255,6 @@ static void pulse_rest(comm_router *router)
 static void *pulse_main(void *of)
 {
     comm_router *router = of;
-    prctl(PR_SET_NAME, "kolo-pulse");
     while (!atomic_load(&router->pulse.stop)) {
         pulse_rest(router);
         comm_router_status(router);
@@ -267,7 +265,7 @@ static void *pulse_main(void *of)
 int router_pulse_start(comm_router *router)
 {
     atomic_store(&router->life[router->me]->beat, nanoseconds(kolo_time())); /* from now on it is missed */
-    KOLO_TRY(kolo_thread_start(&router->pulse.thread, pulse_main, router, "comm: heartbeats"));
+    KOLO_TRY(kolo_thread_start(&router->pulse.thread, pulse_main, router, "kolo-pulse"));
     router->pulse.runs = true;
     return 0;
 }
