@@ -100,9 +100,9 @@ static inline int64_t kolo_comm_equal_part(int64_t count, int members, int membe
 {
     return member < members ? member * (count / members) : count;
 }
-/* The host half's own arena, as far as this rank uses it, and buckets, for a row that works through it: start,
- * test and wait by any thread that keeps their order. test: 1, the round started last is done and wait would return at once; 0; negative:
- * as wait. */
+/* The host half's own arena, as far as this rank uses it, and buckets, for a row that works through it:
+ * start, test and wait by any thread that keeps their order. test: 1, the round started last is done and wait
+ * would return at once; 0; negative: as wait. */
 void *kolo_comm_host_arena(kolo_comm *comm, size_t *bytes);
 int kolo_comm_host_start(kolo_comm *comm, int bucket);
 int kolo_comm_host_wait(kolo_comm *comm, int bucket);

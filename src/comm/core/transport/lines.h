@@ -99,8 +99,8 @@ int line_fail_system(const char *what); /* of errno */
 int lines_expire(comm_router *router);
 /* of the interface that KOLO_COMM_INTERFACE names, or the first that fits */
 int line_find_address(line_address *address);
-/* A socket that listens there, not blocking; the address is as it was bound then, with pid and cookie. *fd: also
- * of a failure. */
+/* A socket that listens there, not blocking; the address is as it was bound then, with pid and cookie. *fd:
+ * also of a failure. */
 int line_listen(line_address *address, int *fd);
 bool line_same_cookie(const unsigned char left[16], const unsigned char right[16]);
 
