@@ -88,7 +88,7 @@ static inline void rig_be(rig_body body, int rank, int argument)
     out->value = value;
 }
 
-/* What two parties of a process share has names of its own: "test-NAME.PID.NUMBER". node_of: NULL, one
+/* What two parties of a process share has names of its own: "kolo.test-NAME.PID.NUMBER". node_of: NULL, one
  * node. */
 static inline rig_party rig_prepare(const char *name, int size, const int *node_of)
 {
@@ -98,7 +98,7 @@ static inline rig_party rig_prepare(const char *name, int size, const int *node_
     for (int r = 0; r < size; r++) rig->outcome[r].value = RIG_NONE;
     rig_size = size;
     rig_nodes = node_of;
-    snprintf(rig_job, sizeof rig_job, "test-%s.%d.%d", name, (int)getpid(), parties++);
+    snprintf(rig_job, sizeof rig_job, "kolo.test-%s.%d.%d", name, (int)getpid(), parties++);
     fflush(stdout);
     return p;
 }
@@ -215,7 +215,7 @@ static inline int rig_done(rig_rank *r, void *lane, int64_t serial)
 static inline int rig_leftovers(const char *name)
 {
     char job[64];
-    snprintf(job, sizeof job, "test-%s.%d.", name, (int)getpid());
+    snprintf(job, sizeof job, "kolo.test-%s.%d.", name, (int)getpid());
     return world_leftovers(job);
 }
 

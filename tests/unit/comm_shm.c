@@ -418,7 +418,7 @@ int main(void)
     skip_all("a thread sanitizer sees one process at a time and takes the others' work for races; "
              "comm_threads is for it");
 #endif
-    snprintf(job, sizeof job, "test-shm.%d", (int)getpid());
+    snprintf(job, sizeof job, "kolo.test-shm.%d", (int)getpid());
     outcomes =
         mmap(NULL, WORLD_MAX * sizeof *outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (outcomes == MAP_FAILED) skip_all("no shared memory");

@@ -243,27 +243,14 @@ static int share(comm_segments *s, double deadline)
     return await_stage(s, MAPPED, deadline);
 }
 
-/* What ranks of this node that died meanwhile have left; a segment without its size may be one
- * that is just being made. */
-static void sweep(const comm_segments *s)
-{
-    char name[NAME_MAX];
-    struct stat info;
-    for (int l = 0; l < s->ranks; l++) {
-        if (l == s->me || segment_name(s->launch, s->kind, l, name) < 0) continue;
-        int fd = shm_open(name, O_RDWR, 0);
-        if (fd < 0) continue;
-        if (fstat(fd, &info) == 0 && info.st_size > 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) shm_unlink(name);
-        close(fd);
-    }
-}
+static void sweep(void) { kolo_shm_sweep(KOLO_SHM_RANKS, NULL, NULL); }
 
 static int open_shared(comm_segments *s, double deadline)
 {
     char name[NAME_MAX];
     KOLO_TRY(segment_name(s->launch, s->kind, s->me, name));
     /* names of worlds, all of whose ranks on this node were killed while they opened */
-    if (s->me == 0) kolo_shm_sweep(KOLO_SHM_RANKS, NULL, NULL);
+    if (s->me == 0) sweep();
     int rc = create_own(name, s->bytes, s->head, &s->fd[s->me]);
     if (rc < 0) {
         if (s->fd[s->me] >= 0) shm_unlink(name);
@@ -275,7 +262,7 @@ static int open_shared(comm_segments *s, double deadline)
     shm_unlink(name);
     set_stage(s, UNLINKED); /* only now may the names be used again */
     rc = await_stage(s, UNLINKED, deadline);
-    if (rc < 0) sweep(s);
+    if (rc < 0) sweep(); /* names of ranks that died meanwhile */
     return rc;
 fail:
     shm_unlink(name);
@@ -283,7 +270,7 @@ fail:
         snprintf(s->base[s->me]->text, COMM_TEXT, "%s", kolo_error_text());
         set_stage(s, FAILED);
     }
-    sweep(s);
+    sweep();
     return rc;
 }
 
