@@ -34,7 +34,7 @@ typedef struct play_member {
 
 typedef struct play {
     int members;
-    int node_of[PLAY_MAX];
+    int node_of[PLAY_MAX], rank_of[PLAY_MAX];
     play_member m[PLAY_MAX];
     uint64_t seed, draws;
     double now;
@@ -184,12 +184,13 @@ static inline void play_open(play *p, int members, int per_node, uint64_t seed, 
     memset(p, 0, sizeof *p);
     p->members = members;
     p->seed = seed;
-    for (int m = 0; m < members; m++) p->node_of[m] = m / per_node;
+    for (int m = 0; m < members; m++) p->node_of[m] = m / per_node, p->rank_of[m] = m;
     for (int m = 0; m < members; m++) {
         lib_core_config config = *like;
         config.me = m;
         config.members = members;
         config.node_of = p->node_of;
+        config.rank_of = p->rank_of;
         config.host = "host";
         config.complete = play_complete;
         if (lib_core_open(&p->m[m].core, &config) < 0) ok(0, "open: %s", kolo_error_text());

@@ -146,7 +146,7 @@ typedef struct lib_edge {
 
 typedef struct lib_core_config {
     int me, members, group;
-    const int *node_of, *rank_of; /* [members], the caller's; node_of NULL: one node; rank_of: for texts */
+    const int *node_of, *rank_of; /* [members], the caller's; node_of NULL: one node; rank_of: of the world */
     const char *host;             /* for texts */
     int64_t capacity;             /* slots */
     size_t fusion_bytes;
@@ -368,8 +368,10 @@ int lib_root_fail_fault(lib_core *core, lib_name *name);
  * forgotten. *over: it was so, and the claim is freed. */
 int lib_root_fail_late(lib_core *core, lib_claim *claim, uint64_t seen, bool *over);
 void lib_root_fail_acknowledged(lib_core *core, int member, const char *name);
-/* "rank 3", "ranks 0-2, 5": world ranks of the members whose number in of[] is `value`. */
-void lib_write_ranks(const lib_core *core, const int *of, int value, char *text, size_t bytes);
+/* "rank 3", "ranks 0-2, 5": world ranks of the members of which that is true. */
+void lib_write_ranks(const lib_core *core, const lib_name *name,
+                     bool (*is)(const lib_core *core, const lib_name *name, int member), char *text,
+                     size_t bytes);
 
 /* ---- names that some members have not submitted (stall.c) ---------------------------------------------- */
 int lib_stall_look(lib_core *core); /* does anything wait too long? */

@@ -9,25 +9,22 @@
 #include "comm/core/rank_list.h"
 #include "kolo/error.h"
 
-static int rank_of(const lib_core *core, int member)
+void lib_write_ranks(const lib_core *core, const lib_name *name,
+                     bool (*is)(const lib_core *core, const lib_name *name, int member), char *text,
+                     size_t bytes)
 {
-    return core->c.rank_of ? core->c.rank_of[member] : member;
-}
-
-void lib_write_ranks(const lib_core *core, const int *of, int value, char *text, size_t bytes)
-{
+    const int *rank_of = core->c.rank_of;
     int count = 0;
     bool cut = false;
     char list[200] = "";
     for (int m = 0, end; m < core->c.members; m = end) {
         end = m + 1;
-        if (of[m] != value) continue;
-        while (end < core->c.members && of[end] == value && rank_of(core, end) == rank_of(core, end - 1) + 1)
-            end++;
+        if (!is(core, name, m)) continue;
+        while (end < core->c.members && is(core, name, end) && rank_of[end] == rank_of[end - 1] + 1) end++;
         cut |= strlen(list) > sizeof list - 40;
         if (!cut)
-            kolo_append(list, sizeof list, end - m > 1 ? "%s%d-%d" : "%s%d", count ? ", " : "",
-                        rank_of(core, m), rank_of(core, end - 1));
+            kolo_append(list, sizeof list, end - m > 1 ? "%s%d-%d" : "%s%d", count ? ", " : "", rank_of[m],
+                        rank_of[end - 1]);
         count += end - m;
     }
     snprintf(text, bytes, "%s %s%s", count == 1 ? "rank" : "ranks", list, cut ? ", ..." : "");
@@ -185,8 +182,8 @@ static void append_counts(const lib_core *core, const lib_name *name, const char
             if (first[k] != r->splits[k]) {
                 kolo_append(text, bytes,
                             "; counts differ first for rank %d: %lld by rank %d, %lld by rank %d",
-                            rank_of(core, k), (long long)first[k], rank_of(core, whose),
-                            (long long)r->splits[k], rank_of(core, m));
+                            core->c.rank_of[k], (long long)first[k], core->c.rank_of[whose],
+                            (long long)r->splits[k], core->c.rank_of[m]);
                 return;
             }
         if (!first) first = r->splits, whose = m;
@@ -206,7 +203,7 @@ int lib_root_fail_different(lib_core *core, lib_name *name)
     for (int m = 0; m < core->c.members; m++) {
         if (!name->by[m]) continue;
         say_brought(about, name->by[m], said + (size_t)some * SAID, SAID);
-        rank[some++] = rank_of(core, m);
+        rank[some++] = core->c.rank_of[m];
     }
     snprintf(text, sizeof text,
              "%s%.200s%s is not the same on all ranks of group %d, nothing was sent: ", unnamed ? "" : "\"",
@@ -218,14 +215,16 @@ int lib_root_fail_different(lib_core *core, lib_name *name)
     return lib_root_fail(core, name, text);
 }
 
+static bool stands_in(const lib_core *core, const lib_name *name, int member)
+{
+    return core->root->joined[member] && !name->by[member];
+}
+
 int lib_root_fail_joined(lib_core *core, lib_name *name)
 {
     char ranks[256], text[800];
-    int *joined = kolo_alloc((size_t)core->c.members * sizeof(int)), m = 0;
-    if (!joined) return KOLO_ENOMEM;
-    for (int i = 0; i < core->c.members; i++) joined[i] = core->root->joined[i] && !name->by[i];
-    lib_write_ranks(core, joined, 1, ranks, sizeof ranks);
-    free(joined);
+    int m = 0;
+    lib_write_ranks(core, name, stands_in, ranks, sizeof ranks);
     while (!name->by[m]) m++;
     snprintf(text, sizeof text,
              "\"%.200s\" (%.200s): %s of group %d joined and can stand in for allreduces only",

@@ -91,21 +91,14 @@ static bool lacks(const lib_core *core, const lib_name *name, int m)
     return !name->by[m] && !core->root->joined[m];
 }
 
-/* "rank 3" */
-static void write_missing(const lib_core *core, const lib_name *name, int *scratch, char *text, size_t bytes)
-{
-    for (int m = 0; m < core->c.members; m++) scratch[m] = lacks(core, name, m);
-    lib_write_ranks(core, scratch, 1, text, bytes);
-}
-
-static void write_report(const lib_core *core, lib_name *const *late, int64_t names, int *scratch, char *text)
+static void write_report(const lib_core *core, lib_name *const *late, int64_t names, char *text)
 {
     int ranks = 0;
     char missing[256];
     snprintf(text, REPORT,
              "comm: group %d waits for names that some ranks have not submitted:", core->c.group);
     for (int64_t i = 0; i < names && i < NAMES_SHOWN; i++) {
-        write_missing(core, late[i], scratch, missing, sizeof missing);
+        lib_write_ranks(core, late[i], lacks, missing, sizeof missing);
         kolo_append(text, REPORT, "\n  \"%.100s\", for %.0f s: missing on %s", late[i]->name.data,
                     core->now - late[i]->since, missing);
     }
@@ -115,15 +108,15 @@ static void write_report(const lib_core *core, lib_name *const *late, int64_t na
         int64_t i = 0;
         while (i < names && !lacks(core, late[i], m)) i++;
         if (i < names && ++ranks <= RANKS_SHOWN)
-            kolo_append(text, REPORT, "\n  rank %d %s", core->c.rank_of ? core->c.rank_of[m] : m,
+            kolo_append(text, REPORT, "\n  rank %d %s", core->c.rank_of[m],
                         answer->size ? answer->data : "does not answer");
     }
 }
 
-static int end_name(lib_core *core, lib_name *name, int *scratch)
+static int end_name(lib_core *core, lib_name *name)
 {
     char missing[256], text[800];
-    write_missing(core, name, scratch, missing, sizeof missing);
+    lib_write_ranks(core, name, lacks, missing, sizeof missing);
     snprintf(text, sizeof text,
              "\"%.200s\" was given up after %.0f s (KOLO_COMM_STALL_END): %s of group %d did not submit it",
              name->name.data, core->now - name->since, missing, core->c.group);
@@ -146,24 +139,22 @@ int lib_stall_report(lib_core *core)
     root->asking = false;
     root->answers = 0;
     lib_name **late = kolo_alloc((size_t)(root->names.count + 1) * sizeof(lib_name *));
-    int *scratch = kolo_alloc((size_t)core->c.members * sizeof *scratch);
     char *text = kolo_alloc(REPORT);
-    if (!late || !scratch || !text) rc = KOLO_ENOMEM;
+    if (!late || !text) rc = KOLO_ENOMEM;
     for (lib_name *n = NULL; rc == 0 && (n = lib_map_next(&root->names, n ? &n->link : NULL));)
         if (is_late(core, n)) late[names++] = n;
     if (names) {
         qsort(late, (size_t)names, sizeof *late, oldest_first);
-        write_report(core, late, names, scratch, text);
+        write_report(core, late, names, text);
         kolo_log(KOLO_LOG_WARN, "%s", text);
     }
     for (int64_t i = 0; i < names && rc == 0; i++) {
         late[i]->warned = true;
         /* others of a bundle may have ended with one before them */
         if (late[i]->claimed && past(core->c.stall_end, core->now - late[i]->since))
-            rc = end_name(core, late[i], scratch);
+            rc = end_name(core, late[i]);
     }
     free(late);
-    free(scratch);
     free(text);
     return rc;
 }
