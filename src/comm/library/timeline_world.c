@@ -1,10 +1,9 @@
 /* The timeline of a world: begun and ended by all its ranks together, since their clocks are compared. */
-#include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/folder.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/library/parts.h"
@@ -26,22 +25,18 @@ static int rank_of(const char *name)
 
 int lib_timeline_ranks(const char *folder, int **list)
 {
-    int64_t count = 0, room = 0, kept = 0;
-    int *rank = *list = NULL, rc = 0;
-    DIR *all = opendir(folder);
-    if (!all) return kolo_fail(KOLO_EINPUT, "%s: %s", folder, strerror(errno));
-    for (struct dirent *file; rc == 0 && (file = readdir(all));) {
-        int of = rank_of(file->d_name);
-        if (of < 0) continue;
-        rc = kolo_grow(&rank, &room, count, sizeof *rank);
-        if (rc == 0) rank[count++] = of;
-    }
-    closedir(all);
+    kolo_folder_names files;
+    int64_t count = 0, kept = 0;
+    *list = NULL;
+    KOLO_TRY(kolo_folder_list(folder, &files));
+    int *rank = *list = kolo_alloc((size_t)(files.count + 1) * sizeof *rank);
+    for (int64_t i = 0; rank && i < files.count; i++)
+        if ((rank[count] = rank_of(files.list[i])) >= 0) count++;
+    kolo_folder_free(&files);
     if (count) qsort(rank, (size_t)count, sizeof *rank, lib_ascending);
     for (int64_t i = 0; i < count; i++)
         if (!kept || rank[i] != rank[kept - 1]) rank[kept++] = rank[i];
-    *list = rank;
-    return rc < 0 ? rc : (int)kept;
+    return rank ? (int)kept : KOLO_ENOMEM;
 }
 
 /* Files of ranks that an earlier, larger job had there: they would be taken for this one's. */
