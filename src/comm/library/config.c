@@ -94,12 +94,6 @@ static int word(const char *name, const char *otherwise, const char **out)
     return value && !*out ? KOLO_ENOMEM : 0;
 }
 
-const char *lib_config_method(const kolo_world_config *c)
-{
-    const char *value = c && c->method ? c->method : asked("KOLO_COMM_METHOD");
-    return value ? value : "auto";
-}
-
 int lib_config_resolve(kolo_world_config *c, const kolo_world_config *config)
 {
     const double year = 3e7;

@@ -117,12 +117,6 @@ bool lib_gpu_check(const kolo_group *group, const kolo_request *r, char *text, s
 
 /* ---- joining ------------------------------------------------------------------------------------------- */
 
-static void drop(lib_gpu *g)
-{
-    free(g->card);
-    g->card = NULL;
-}
-
 static int joined(lib_execution *x)
 {
     kolo_world *world = x->group->world;
@@ -136,7 +130,6 @@ static int joined(lib_execution *x)
                          x->group->size, x->group->id, world->config.timeout);
     if (rc <= 0 || g->failed > 0) return lib_gpu_excuse(x, rc);
     kolo_debug("group %d: vectors on %d GPUs by %s", x->group->id, x->group->size, g->card[0].note);
-    drop(g);
     return x->step = lib_gpu_execute_batch, 1;
 }
 
@@ -178,7 +171,6 @@ static int gpu_reported(lib_execution *x)
     lib_gpu *g = x->stream->gpu;
     gpu_compare(x, text, sizeof text);
     if (text[0]) {
-        drop(g);
         lib_fail_all(x, KOLO_ECONFIG, text);
         return x->step = NULL, 1;
     }
@@ -209,7 +201,7 @@ int lib_gpu_open(lib_execution *x)
     lib_gpu *g = x->stream->gpu;
     if (!g && !(g = x->stream->gpu = kolo_alloc(sizeof *g))) return KOLO_ENOMEM;
     g->type = kolo_cuda_symbol("kolo_cuda_channel");
-    if (!(g->card = kolo_alloc((size_t)n * sizeof *g->card))) return KOLO_ENOMEM;
+    if (!g->card && !(g->card = kolo_alloc((size_t)n * sizeof *g->card))) return KOLO_ENOMEM;
     gpu_fill_info(x, &g->card[me]);
     for (int m = 0; m < n; m++) x->number[m] = sizeof *g->card;
     comm_problem problem = lib_problem(x->group, KOLO_ALLGATHER);
@@ -243,7 +235,7 @@ void lib_gpu_close(lib_stream *stream, bool orderly)
 {
     lib_gpu *g = stream->gpu;
     if (g->channel) g->type->close(&g->channel, orderly);
-    drop(g);
+    free(g->card);
     free(g);
     stream->gpu = NULL;
 }

@@ -261,7 +261,7 @@ void lib_prepared_free(struct lib_prepared **prepared);
 typedef struct lib_gpu {
     const comm_gpu_channel_type *type;
     comm_gpu_channel *channel;
-    comm_gpu_info *card; /* [members] while it is made */
+    comm_gpu_info *card; /* [members] */
     char id[COMM_GPU_ID];
     double began, failed; /* failed: when NCCL said `fault`, or 0 */
     kolo_failure fault;
@@ -299,7 +299,6 @@ int lib_ascending(const void *left, const void *right); /* of int, for qsort */
 /* Returns when nothing of the group is under way on this rank. */
 void lib_group_drain(kolo_group *group);
 int lib_config_resolve(kolo_world_config *config, const kolo_world_config *asked);
-const char *lib_config_method(const kolo_world_config *asked); /* asked, environment or default */
 /* Begins to write events, and compares clocks. Collective over the world, whose ranks have agreed on it. A
  * rank that cannot write compares all the same. */
 int lib_timeline_begin(kolo_world *world, const char *folder);

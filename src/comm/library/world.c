@@ -53,21 +53,21 @@ static void end_stuck(kolo_launch *launch, const char *text)
 }
 
 /* A program's ranks may begin and end at different times: beyond the launch who lives is waited for. */
-static kolo_launch_limits limits_of(const kolo_world_config *config)
+static int start_process_launch(const kolo_world_config *config)
 {
     kolo_world_config c;
-    const int rc = lib_config_resolve(&c, config); /* what is wrong with it is said later */
+    int rc = lib_config_resolve(&c, config); /* what is wrong with it is said later */
     const kolo_launch_limits limits = {
         .start = c.timeout, .heartbeat_timeout = c.heartbeat_timeout, .end = rc < 0 ? NULL : end_stuck};
+    rc = kolo_launch_start(&process.launch, c.method ? c.method : "auto", &limits);
     lib_config_free(&c);
-    return limits;
+    return rc;
 }
 
 /* A launch of its own where the program runs MPI itself, else the process's. */
 static int find_launch(const kolo_world_config *config, kolo_launch **launch, bool *own)
 {
     const void *mpi_comm = config ? config->mpi_comm : NULL;
-    const kolo_launch_limits limits = limits_of(config);
     *own = mpi_comm || (!process.begun && kolo_launch_mpi_runs());
     *launch = &process.launch;
     if (*own) {
@@ -78,7 +78,7 @@ static int find_launch(const kolo_world_config *config, kolo_launch **launch, bo
         return rc;
     }
     if (process.begun) return 0;
-    KOLO_TRY(kolo_launch_start(&process.launch, lib_config_method(config), &limits));
+    KOLO_TRY(start_process_launch(config));
     process.begun = true;
     process.pid = getpid();
     atexit(finish_launch);
