@@ -34,8 +34,6 @@ void comm_choice_close(kolo_comm *comm)
     free(comm->choice.counts);
 }
 
-uint32_t comm_choice_digest(const kolo_comm *comm) { return comm_selector_digest(comm->choice.selector); }
-
 /* By all that it depends on: ranks of several groups ask in other orders than their peers. */
 static const comm_algorithm_row *choice_choose(comm_choice *c, comm_problem *p)
 {

@@ -396,7 +396,8 @@ static int make_groups(kolo_comm *comm)
 uint64_t comm_declaration(const kolo_comm *comm)
 {
     uint64_t hash = kolo_hash_number(kolo_hash_number(KOLO_HASH, comm->arena_bytes), comm->canonical);
-    hash = kolo_hash_number(kolo_hash_number(hash, comm_choice_digest(comm)), (uint64_t)comm->buckets);
+    hash = kolo_hash_number(kolo_hash_number(hash, comm_selector_digest(comm->choice.selector)),
+                            (uint64_t)comm->buckets);
     for (int64_t g = 1; g < comm->groups; g++) {
         const comm_group *group = comm->group[g];
         hash = kolo_hash_number(hash, group->pair);

@@ -97,7 +97,6 @@ void comm_choice_close(kolo_comm *comm);
 int comm_choice_make(kolo_comm *comm, const comm_group *group, enum kolo_collective what,
                      comm_schedule *schedule, int64_t count, const int64_t *sizes, size_t width);
 int comm_choice_transfer(comm_schedule *schedule, bool sends, int64_t count);
-uint32_t comm_choice_digest(const kolo_comm *comm);
 
 /* Collective: which row all ranks can use; sets device.type and name. Before the host half is opened. */
 int comm_device_choose(kolo_comm *comm, const kolo_comm_config *config, const kolo_comm_device *device);
