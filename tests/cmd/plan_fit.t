@@ -37,4 +37,14 @@ like "$ROOM/plan" 'none fits: lower micro_batch' "and the table says what else t
 is "$(grep -c ' yes ' "$ROOM/plan")" 0 "no way is said to fit"
 plan memory=100GiB
 ok $(($(grep -cE '^  (shard|stages)=' "$ROOM/plan") > 0)) "one rank has nobody to share with"
+
+# --- layouts: groups of 4 and 8 channels fill no block of 16, for which oneDNN has its reference code alone
+if grep -q avx512f /proc/cpuinfo; then
+    kolo plan model=resnext50_32x4d classes=10 data=synthetic size=64 batch=2 deterministic=true threads=1 > \
+        "$ROOM/plan" 2> "$ROOM/log"
+    is "$? $(grep -c ' conv .*oneDNN ref' "$ROOM/plan")" "0 0" \
+        "convolutions in groups of few channels are fast ones"
+else
+    skip "no AVX-512"
+fi
 done_testing

@@ -173,15 +173,16 @@ static void cheapest(kolo_backend *b, const kolo_graph *g, cost *of_one, const b
 
 /* ---- by a fixed rule ----------------------------------------------------------------------------------- */
 
-/* Some convolution reads, or makes, fewer channels than a block, beside images. */
+/* Some convolution reads, or makes, fewer channels than a block, beside images, or has groups of fewer. */
 static bool is_narrow(const kolo_graph *g, const bool *image, int64_t block)
 {
     for (int64_t i = 0; i < g->nodes; i++) {
         const kolo_node *n = &g->node[i];
         for (int k = 0; k < n->n_in + n->n_out && is_conv(n->op); k++) {
             const int t = k < n->n_in ? n->in[k] : n->out[k - n->n_in];
-            if (t >= 0 && !image[t] && kolo_tensor_is_map(&g->tensor[t]) && g->tensor[t].dim[1] < block)
-                return true;
+            if (t < 0 || image[t] || !kolo_tensor_is_map(&g->tensor[t])) continue;
+            const int64_t channels = g->tensor[t].dim[1], groups = n->a.groups;
+            if (channels < block || (groups < channels && channels / groups < block)) return true;
         }
     }
     return false;
