@@ -1,6 +1,7 @@
 /* The error of every algorithm of a convolution, against sums in f64: an algorithm may be chosen by a clock
  * only if it is right. */
 #include "golden_file.h"
+#include "ops/cpu/conv_pointwise.h"
 #include "ops/cpu/conv_winograd.h"
 #include "ops/cpu/dnnl.h"
 #include "ops_rig.h"
@@ -215,6 +216,42 @@ static void check_arranged(void)
        "own winograd, gradient of x: two parts of a batch have the bytes of the whole");
 }
 
+/* What is added while a product is made has the bytes of what is added afterwards, by any number of
+ * threads. */
+static void check_pointwise(void)
+{
+    enum { ROWS = 3, IN = 32, OUT = 64, SIDE = 5, PIXELS = SIDE * SIDE, MAP = ROWS * IN * PIXELS };
+    static float w[IN * OUT], x[MAP], y[2 * MAP], plain[2 * MAP], dw[2][IN * OUT], more[OUT], sum[OUT],
+        space[IN * OUT];
+    const kolo_view in = {ROWS, IN, SIDE, SIDE, IN / 16, 16, PIXELS, false};
+    const kolo_view out = {ROWS, OUT, SIDE, SIDE, OUT / 16, 16, PIXELS, false};
+    const kolo_conv_pointwise one = {in, out, 1}, three = {in, out, 3};
+    bool added = true, summed = true;
+    golden_fill("w", 5, 0, golden_unit, w, IN * OUT);
+    golden_fill("x", 5, 0, golden_unit, x, MAP);
+    golden_fill("bias", 5, 0, golden_unit, more, OUT);
+    kolo_conv_pointwise_forward(&one, x, w, NULL, plain);
+    kolo_conv_pointwise_forward(&three, x, w, more, y);
+    for (int i = 0; i < 2 * MAP; i++) {
+        const int channel = i / PIXELS / 16 % (OUT / 16) * 16 + i % 16;
+        added = added && y[i] == plain[i] + more[channel];
+    }
+    ok(added, "own pointwise: a bias is added to every channel");
+    kolo_conv_pointwise_weight(&one, x, dw[0], NULL, y);
+    kolo_conv_pointwise_weight(&three, x, dw[1], sum, y);
+    for (int c = 0; c < OUT; c++) {
+        double want = 0;
+        for (int i = 0; i < 2 * MAP; i++)
+            if (i / PIXELS / 16 % (OUT / 16) * 16 + i % 16 == c) want += (double)y[i];
+        summed = summed && fabs((double)sum[c] - want) < 1e-5 * (1 + fabs(want));
+    }
+    ok(!memcmp(dw[0], dw[1], sizeof *dw) && summed, "its gradients, by one thread and by three");
+    kolo_conv_pointwise_data(&one, plain, w, y, NULL, space, false);
+    for (int i = 0; i < MAP; i++) plain[i] += x[i];
+    kolo_conv_pointwise_data(&three, x, w, y, x, space, true);
+    ok(!memcmp(plain, x, sizeof x), "and a gradient of x is added to what stands there");
+}
+
 static void check_limits(void)
 {
     kolo_dnnl *d = NULL;
@@ -232,6 +269,7 @@ static void check_limits(void)
 int main(void)
 {
     const shape wide = {2, 64, 64, 28, 3, 1, 16}, few = {9, 6, 16, 14, 5, 2, 1}, one = {9, 1, 6, 28, 5, 2, 1};
+    const shape bottleneck = {2, 64, 256, 7, 1, 0, 16}, deep = {3, 544, 96, 6, 1, 0, 16};
     const shape odd = {3, 48, 80, 13, 3, 1, 16}, whole_pixels = {2, 32, 48, 7, 3, 1, RIG_NHWC};
     check_trials(); /* before anything else takes memory: it goes by the peak */
     check(&wide, "direct", 1e-6);
@@ -239,10 +277,13 @@ int main(void)
     check(&wide, "own winograd", 1e-5);
     check(&odd, "own winograd", 1e-5);
     check(&whole_pixels, "own winograd", 1e-5);
+    check(&bottleneck, "own pointwise", 1e-6);
+    check(&deep, "own pointwise", 1e-6);
     check(&few, "small", 1e-6);
     check(&few, "direct", 1e-6);
     check(&one, "small", 1e-6);
     check_arranged();
+    check_pointwise();
     check_limits();
     return done_testing();
 }

@@ -1,7 +1,7 @@
 /* Convolution and its gradients, by oneDNN or by own loops (conv_own.h). Activations lie as the plan says.
  * The weight lies as its gradient is produced; a pass that wants it otherwise (or in bf16) rearranges it into
  * its workspace first. A data gradient that something is added to is made a few rows of the batch at a time,
- * which are still in the caches when they are added. */
+ * which are still in the caches when they are added, where own loops do not add them themselves. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,16 +78,25 @@ static int execute(const conv *c, void *const *pointer, void *workspace, bool ar
     return 0;
 }
 
-/* x = other + what is made, part by part. */
-static int execute_parts(const conv *c, void *const *pointer, const char *other, void *workspace)
+/* Where something is added to x, which then stands in place of the bias. */
+static int execute_added(const conv *c, void *const *pointer, void *workspace, bool arranged)
 {
-    const bool bf16 = c->x_bf16;
-    const int64_t x_bytes = c->x_count << (bf16 ? 1 : 2), y_bytes = c->y_count << (bf16 ? 1 : 2);
+    if (c->addend < 0 || kolo_conv_own_adds(c->own.kind)) return execute(c, pointer, workspace, arranged);
+    void *part[4] = {(char *)workspace + c->part_at, pointer[W], pointer[Y], NULL};
+    KOLO_TRY(execute(c, part, workspace, arranged));
+    kolo_cpu_sum(pointer[X], pointer[BIAS], part[X], c->x_count, c->x_bf16, c->threads);
+    return 0;
+}
+
+static int execute_parts(const conv *c, void *const *pointer, void *workspace)
+{
+    const int64_t x = c->x_count << (c->x_bf16 ? 1 : 2), y = c->y_count << (c->x_bf16 ? 1 : 2);
+    void *part[4] = {pointer[X], pointer[W], pointer[Y], pointer[BIAS]};
     for (int64_t i = 0; i < c->parts; i++) {
-        void *part[4] = {(char *)workspace + c->part_at, pointer[W], (char *)pointer[Y] + i * y_bytes, NULL};
-        KOLO_TRY(execute(c, part, workspace, i > 0));
-        kolo_cpu_sum((char *)pointer[X] + i * x_bytes, other + i * x_bytes, part[X], c->x_count, bf16,
-                     c->threads);
+        KOLO_TRY(execute_added(c, part, workspace, i > 0));
+        part[X] = (char *)part[X] + x;
+        part[Y] = (char *)part[Y] + y;
+        if (c->addend >= 0) part[BIAS] = (char *)part[BIAS] + x;
     }
     return 0;
 }
@@ -216,11 +225,17 @@ static const candidate candidates[] = {{"small", KOLO_CONV_SMALL, false, false, 
                                        {"winograd", KOLO_CONV_LIBRARY, true, false, false},
                                        {"winograd in place", KOLO_CONV_LIBRARY, true, true, false},
                                        {"own winograd", KOLO_CONV_WINOGRAD, true, false, false},
+                                       {"own pointwise", KOLO_CONV_POINTWISE, false, false, false},
                                        {"widened", KOLO_CONV_LIBRARY, false, true, true},
                                        {"widened winograd", KOLO_CONV_LIBRARY, true, true, true}};
 #define CANDIDATES ((int)(sizeof candidates / sizeof *candidates))
 
-static size_t bias_bytes(const parts *p) { return p->bias ? (size_t)p->bias->dim[0] * sizeof(float) : 0; }
+/* Of the bias, or of what is added. */
+static size_t bias_bytes(const parts *p)
+{
+    if (p->addend >= 0) return p->lx.bytes;
+    return p->bias ? (size_t)p->bias->dim[0] * sizeof(float) : 0;
+}
 
 static kolo_conv_shape shape_of(const kolo_kernel_request *r, const parts *p)
 {
@@ -238,14 +253,15 @@ static void conv_describe(conv *c, const kolo_kernel_request *r, const parts *p)
     c->threads = r->backend->threads;
 }
 
-/* Its workspace is known: what a trial gives it, and the place of a part. */
+/* Its workspace is known: the place of a part behind it, and what a trial gives it. */
 static void conv_finish(conv *c, const parts *p, const kolo_dnnl_desc *param)
 {
+    if (c->addend >= 0 && !kolo_conv_own_adds(c->own.kind)) {
+        c->part_at = kolo_round_up(c->workspace, KOLO_ALIGN);
+        c->workspace = c->part_at + p->lx.bytes;
+    }
     size_t bytes[] = {p->lx.bytes, kolo_dnnl_bytes(param), p->ly.bytes, bias_bytes(p), c->workspace};
     memcpy(c->bytes, bytes, sizeof bytes);
-    if (c->addend < 0) return;
-    c->part_at = kolo_round_up(c->workspace, KOLO_ALIGN);
-    c->workspace = c->part_at + p->lx.bytes;
 }
 
 /* What rearranges the parameter for the main part, which has its weight as w, and the places in the
@@ -267,7 +283,7 @@ static int place_parts(const kolo_kernel_request *r, const kolo_dnnl_desc *param
     return 0;
 }
 
-/* Own loops want the weight as it is in the file, row-major; Winograd's in blocks. */
+/* Own loops want the weight as it is in the file, row-major, or in blocks. */
 static int build_own(const kolo_kernel_request *r, const parts *p, enum kolo_conv_own_kind kind,
                      const kolo_dnnl_desc *param, conv **out)
 {
@@ -277,7 +293,7 @@ static int build_own(const kolo_kernel_request *r, const parts *p, enum kolo_con
     kolo_dnnl *d = kolo_cpu_dnnl(r->backend);
     int rank = weight_dims(p, r->node->a.groups, dim);
     if (!kolo_conv_own_fits(&shape, kind, &own)) return 1;
-    const bool blocks = kind == KOLO_CONV_WINOGRAD;
+    const bool blocks = kolo_conv_own_blocks(kind);
     const kolo_dnnl_desc *w =
         blocks ? kolo_dnnl_blocked_weight(d, dim) : kolo_dnnl_plain(d, KOLO_F32, rank, dim);
     if (!w) return kolo_error_status();
@@ -332,7 +348,7 @@ typedef struct timed {
 static int run_trial(void *context)
 {
     const timed *t = context;
-    return execute(t->c, t->trial->buffer, t->trial->buffer[SCRATCH], false);
+    return execute_added(t->c, t->trial->buffer, t->trial->buffer[SCRATCH], false);
 }
 
 /* oneDNN's reference code is for comparison: a hundred times slower, not worth a trial. */
@@ -473,8 +489,8 @@ static int conv_run(const kolo_kernel *k, void *const *args, void *workspace, co
     const conv *c = k->state;
     void *pointer[4];
     for (int i = 0; i < 4; i++) pointer[i] = c->at[i] >= 0 ? args[c->at[i]] : NULL;
-    return c->addend < 0 ? execute(c, pointer, workspace, false)
-                         : execute_parts(c, pointer, args[c->addend], workspace);
+    if (c->addend >= 0) pointer[BIAS] = args[c->addend];
+    return execute_parts(c, pointer, workspace);
 }
 
 static int conv_prepare(const kolo_kernel_request *r, kolo_kernel *k)

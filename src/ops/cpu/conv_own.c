@@ -36,17 +36,34 @@ static bool winograd_fits(const kolo_conv_shape *s, kolo_conv_winograd *w)
     return three && unit && kolo_conv_winograd_fits(w);
 }
 
+static bool pointwise_fits(const kolo_conv_shape *s, kolo_conv_pointwise *p)
+{
+    const kolo_attributes *a = s->a;
+    *p = (kolo_conv_pointwise){kolo_cpu_view(s->x, s->lx), kolo_cpu_view(s->y, s->ly), s->threads};
+    const bool one = a->kernel[0] == 1 && a->kernel[1] == 1 && a->groups == 1 && !a->pad[0] && !a->pad[1];
+    return one && a->stride[0] == 1 && a->stride[1] == 1 && kolo_conv_pointwise_fits(p, s->pass);
+}
+
+bool kolo_conv_own_blocks(enum kolo_conv_own_kind kind)
+{
+    return kind == KOLO_CONV_POINTWISE || kind == KOLO_CONV_WINOGRAD;
+}
+
+bool kolo_conv_own_adds(enum kolo_conv_own_kind kind) { return kind == KOLO_CONV_POINTWISE; }
+
 bool kolo_conv_own_fits(const kolo_conv_shape *s, enum kolo_conv_own_kind kind, kolo_conv_own *own)
 {
     own->kind = kind;
     own->pass = s->pass;
     if (kind == KOLO_CONV_WINOGRAD) return winograd_fits(s, &own->winograd);
+    if (kind == KOLO_CONV_POINTWISE) return pointwise_fits(s, &own->pointwise);
     return kind == KOLO_CONV_SMALL ? small_fits(s, &own->small) : depthwise_fits(s, &own->depthwise);
 }
 
 size_t kolo_conv_own_bytes(const kolo_conv_own *o)
 {
     if (o->kind == KOLO_CONV_WINOGRAD) return kolo_conv_winograd_bytes(&o->winograd, o->pass);
+    if (o->kind == KOLO_CONV_POINTWISE) return kolo_conv_pointwise_bytes(&o->pointwise, o->pass);
     if (o->kind == KOLO_CONV_DEPTHWISE) return kolo_conv_depthwise_bytes(&o->depthwise, o->pass);
     return o->pass == KOLO_DNNL_FORWARD ? kolo_conv_small_forward_bytes(&o->small)
            : o->pass == KOLO_DNNL_DATA  ? kolo_conv_small_data_bytes(&o->small)
@@ -63,6 +80,15 @@ static void run_small(const kolo_conv_own *o, void *const *p, void *workspace)
     else kolo_conv_small_weight(&o->small, p[X], p[W], p[BIAS], p[Y], workspace);
 }
 
+static void run_pointwise(const kolo_conv_own *o, void *const *p, void *workspace, bool arranged)
+{
+    const kolo_conv_pointwise *s = &o->pointwise;
+    if (o->pass == KOLO_DNNL_FORWARD) kolo_conv_pointwise_forward(s, p[X], p[W], p[BIAS], p[Y]);
+    else if (o->pass == KOLO_DNNL_DATA)
+        kolo_conv_pointwise_data(s, p[X], p[W], p[Y], p[BIAS], workspace, arranged);
+    else kolo_conv_pointwise_weight(s, p[X], p[W], p[BIAS], p[Y]);
+}
+
 static void run_winograd(const kolo_conv_own *o, void *const *p, void *workspace, bool arranged)
 {
     const kolo_conv_winograd *w = &o->winograd;
@@ -75,6 +101,7 @@ static void run_winograd(const kolo_conv_own *o, void *const *p, void *workspace
 void kolo_conv_own_run(const kolo_conv_own *o, void *const p[4], void *workspace, bool arranged)
 {
     if (o->kind == KOLO_CONV_SMALL) run_small(o, p, workspace);
+    else if (o->kind == KOLO_CONV_POINTWISE) run_pointwise(o, p, workspace, arranged);
     else if (o->kind == KOLO_CONV_WINOGRAD) run_winograd(o, p, workspace, arranged);
     else if (o->pass == KOLO_DNNL_FORWARD)
         kolo_conv_depthwise_forward(&o->depthwise, p[X], p[W], p[BIAS], p[Y], workspace);
@@ -84,7 +111,8 @@ void kolo_conv_own_run(const kolo_conv_own *o, void *const p[4], void *workspace
 
 const char *kolo_conv_own_name(enum kolo_conv_own_kind kind)
 {
-    return kind == KOLO_CONV_SMALL      ? "own small"
-           : kind == KOLO_CONV_WINOGRAD ? "own winograd"
-                                        : "own depthwise";
+    return kind == KOLO_CONV_SMALL       ? "own small"
+           : kind == KOLO_CONV_POINTWISE ? "own pointwise"
+           : kind == KOLO_CONV_WINOGRAD  ? "own winograd"
+                                         : "own depthwise";
 }
