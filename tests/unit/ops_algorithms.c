@@ -271,12 +271,14 @@ int main(void)
     const shape wide = {2, 64, 64, 28, 3, 1, 16}, few = {9, 6, 16, 14, 5, 2, 1}, one = {9, 1, 6, 28, 5, 2, 1};
     const shape bottleneck = {2, 64, 256, 7, 1, 0, 16}, deep = {3, 544, 96, 6, 1, 0, 16};
     const shape odd = {3, 48, 80, 13, 3, 1, 16}, whole_pixels = {2, 32, 48, 7, 3, 1, RIG_NHWC};
+    const shape many = {2, 160, 288, 7, 3, 1, 16}; /* channels: more than a block of weights */
     check_trials(); /* before anything else takes memory: it goes by the peak */
     check(&wide, "direct", 1e-6);
     check(&wide, "winograd", 1e-5);
     check(&wide, "own winograd", 1e-5);
     check(&odd, "own winograd", 1e-5);
     check(&whole_pixels, "own winograd", 1e-5);
+    check(&many, "own winograd", 1e-5);
     check(&bottleneck, "own pointwise", 1e-6);
     check(&deep, "own pointwise", 1e-6);
     check(&few, "small", 1e-6);

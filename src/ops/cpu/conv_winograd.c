@@ -7,13 +7,30 @@
 
 enum { LANES = 16, ROWS = KOLO_WINOGRAD_ROWS, POINTS = KOLO_WINOGRAD_POINTS, TILE = KOLO_WINOGRAD_TILE };
 
-/* Bytes of transformed tiles: of a thread's in the second level of caches, or as many as of weights, but not
- * more than MOST; of those that threads share, for the gradient of the weight. */
-enum { LEAST = 512 << 10, MOST = 8 << 20, SHARED = 8 << 20 };
+/* Bytes of transformed weights, or of their gradients, that are made and used at a time: BLOCK. Of tiles
+ * that are transformed: where weights are more, all of a thread if they are not more than MOST; else as many
+ * as fit the second level of caches, or as weights. Of those that threads share, for the gradient of the
+ * weight: from SHARED to MOST. */
+enum { BLOCK = 2 << 20, LEAST = 512 << 10, SHARED = 2 << 20, MOST = 12 << 20 };
 
 static int64_t least_of(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t between(int64_t least, int64_t n, int64_t most)
+{
+    return n < least ? least : least_of(n, most);
+}
 static int64_t round8(int64_t n) { return (n + ROWS - 1) / ROWS * ROWS; }
 static int64_t vectors(const kolo_view *v) { return v->channels / LANES; }
+static int64_t bytes_of(int64_t floats) { return floats * (int64_t)sizeof(float); }
+
+/* Floats from the matrix of one of 36 points to that of the next: one vector more than it has, for else the
+ * numbers of a tile, which are written together, would compete for one place of a cache. */
+static int64_t apart(int64_t count) { return (count + 1) * LANES; }
+
+/* Vectors of channels out whose weights, from `in`, are a BLOCK: an even number. */
+static int64_t block_of(int64_t in, int64_t out)
+{
+    return least_of(BLOCK / bytes_of(POINTS * in * LANES * LANES) / 2 * 2 + 2, out);
+}
 
 bool kolo_conv_winograd_fits(const kolo_conv_winograd *s)
 {
@@ -48,12 +65,15 @@ static inline patch patch_of(const kolo_view *v, const tiles *t, const int64_t p
                    in_image / t->wide * TILE - pad[0], in_image % t->wide * TILE - pad[1]};
 }
 
-/* side x side pixels; those outside of the image are 0. */
+/* side x side pixels; those outside of the image are 0. What the tile after the next has more is fetched
+ * meanwhile. */
 KOLO_ALWAYS void read_patch(kolo_v16 *to, const kolo_view *v, const float *map, const patch *p, int side)
 {
     const float *at = map + p->at + (p->top * v->width + p->left) * p->step;
     const bool inside =
         p->top >= 0 && p->left >= 0 && p->top + side <= v->height && p->left + side <= v->width;
+    for (int i = 0; i < side; i++)
+        for (int j = 0; j < TILE; j++) __builtin_prefetch(at + (i * v->width + side + TILE + j) * p->step);
     for (int i = 0; i < side; i++)
         for (int j = 0; j < side; j++) {
             const int64_t h = p->top + i, w = p->left + j;
@@ -75,12 +95,13 @@ KOLO_ALWAYS void write_patch(const kolo_view *v, float *map, const patch *p, con
 
 /* Forward, or the gradient of x: maps `from` and `to`, their vectors of channels, and the transformed weight
  * [36][out][16 in][16]. Tiles are done `chunk` at a time: transformed [36][in][chunk][16], multiplied
- * [36][out][chunk][16], transformed back. */
+ * [36][out][chunk][16], transformed back. Where a thread has one chunk only, that is done for `each` vectors
+ * out after the other. */
 typedef struct correlation {
     const kolo_view *from, *to;
     const float *x, *bias;
     float *y, *u;
-    int64_t pad[2], in, out, chunk;
+    int64_t pad[2], in, out, each, chunk;
     tiles tiles;
 } correlation;
 
@@ -88,14 +109,12 @@ static int64_t weight_floats(const kolo_conv_winograd *s) { return POINTS * s->x
 
 static int64_t tile_floats(const kolo_conv_winograd *s) { return POINTS * (s->x.channels + s->y.channels); }
 
-/* As many chunks for each thread, of a multiple of 8 tiles. */
-static int64_t chunk_of(const kolo_conv_winograd *s, int64_t count)
+/* Chunks of a multiple of 8 tiles, all alike. */
+static int64_t chunk_of(const kolo_conv_winograd *s, int64_t count, int64_t threads, int64_t bytes)
 {
-    int64_t bytes = weight_floats(s) * (int64_t)sizeof(float);
-    bytes = bytes < LEAST ? LEAST : least_of(bytes, MOST);
-    const int64_t most = bytes / (tile_floats(s) * (int64_t)sizeof(float)) + 1;
-    const int64_t rounds = (count + most * s->threads - 1) / (most * s->threads);
-    return round8((count + rounds * s->threads - 1) / (rounds * s->threads));
+    const int64_t most = bytes / bytes_of(tile_floats(s)) + 1;
+    const int64_t rounds = (count + most * threads - 1) / (most * threads);
+    return round8((count + rounds * threads - 1) / (rounds * threads));
 }
 
 static correlation correlation_of(const kolo_conv_winograd *s, bool forward)
@@ -105,7 +124,11 @@ static correlation correlation_of(const kolo_conv_winograd *s, bool forward)
     c.in = vectors(c.from);
     c.out = vectors(c.to);
     c.tiles = tiles_of(c.to);
-    c.chunk = chunk_of(s, c.tiles.count);
+    const int64_t weights = bytes_of(weight_floats(s)),
+                  all = round8((c.tiles.count + s->threads - 1) / s->threads);
+    if (weights > BLOCK && bytes_of(POINTS * c.in * all * LANES) <= MOST) c.chunk = all;
+    else c.chunk = chunk_of(s, c.tiles.count, s->threads, between(LEAST, weights, MOST));
+    c.each = c.chunk * s->threads < c.tiles.count ? c.out : block_of(c.in, c.out);
     return c;
 }
 
@@ -113,14 +136,15 @@ static correlation correlation_of(const kolo_conv_winograd *s, bool forward)
  * turned around: [16 out][16 in], its taps backwards. */
 KOLO_ALWAYS void weight_block(const correlation *c, const float *w, int64_t in, int64_t out, bool forward)
 {
-    const int64_t stride = c->out * c->in * LANES * LANES;
-    const float *from = w + (forward ? out * c->in + in : in * c->out + out) * 9 * LANES * LANES;
-    float *to = c->u + (out * c->in + in) * LANES * LANES;
+    const int64_t stride = apart(c->each * c->in * LANES);
+    const kolo_v16 *from = (const kolo_v16 *)w + (forward ? out * c->in + in : in * c->out + out) * 9 * LANES;
+    kolo_v16 turned[9 * LANES];
+    float *to = c->u + (out % c->each * c->in + in) * LANES * LANES;
+    for (int t = 0; t < 9 && !forward; t++) kolo_transpose16(turned + t * LANES, from + (8 - t) * LANES);
+    if (!forward) from = turned;
     for (int k = 0; k < LANES; k++) {
         kolo_v16 taps[9], u[POINTS];
-        for (int t = 0; t < 9 && forward; t++) taps[t] = *(const kolo_v16 *)(from + (t * LANES + k) * LANES);
-        for (int t = 0; t < 9 && !forward; t++)
-            for (int l = 0; l < LANES; l++) taps[t][l] = from[((8 - t) * LANES + l) * LANES + k];
+        for (int t = 0; t < 9; t++) taps[t] = from[t * LANES + k];
         kolo_winograd_taps_2d(u, taps);
         for (int p = 0; p < POINTS; p++) *(kolo_v16 *)(to + p * stride + k * LANES) = u[p];
     }
@@ -150,16 +174,17 @@ KOLO_ALWAYS void transform_tile(const kolo_view *v, const tiles *t, const int64_
     for (int i = 0; i < POINTS; i++) *(kolo_v16 *)(to + i * stride) = points[i];
 }
 
-KOLO_ALWAYS void chunk_products(const correlation *c, int64_t count, const float *v, float *m)
+/* To `out` vectors, with the weights that are there. */
+KOLO_ALWAYS void chunk_products(const correlation *c, int64_t count, int64_t out, const float *v, float *m)
 {
     const kolo_winograd_product product = {c->in, LANES, count * LANES, c->in * LANES * LANES, count * LANES};
     for (int64_t p = 0; p < POINTS; p++)
-        for (int64_t o = 0; o < c->out; o += 2) {
-            const float *u = c->u + (p * c->out + o) * c->in * LANES * LANES;
+        for (int64_t o = 0; o < out; o += 2) {
+            const float *u = c->u + p * apart(c->each * c->in * LANES) + o * c->in * LANES * LANES;
             for (int64_t t = 0; t < count; t += ROWS) {
-                const float *a = v + (p * c->in * count + t) * LANES;
-                float *to = m + ((p * c->out + o) * count + t) * LANES;
-                if (o + 1 < c->out) kolo_winograd_multiply(&product, a, LANES, 1, u, to, 2, false);
+                const float *a = v + p * apart(c->in * count) + t * LANES;
+                float *to = m + p * apart(c->each * count) + (o * count + t) * LANES;
+                if (o + 1 < out) kolo_winograd_multiply(&product, a, LANES, 1, u, to, 2, false);
                 else kolo_winograd_multiply(&product, a, LANES, 1, u, to, 1, false);
             }
         }
@@ -179,35 +204,42 @@ KOLO_ALWAYS void result_tile(const correlation *c, int64_t tile, int64_t vector,
     write_patch(c->to, c->y, &p, results);
 }
 
-KOLO_BODY correlate_body(const correlation *c, int64_t first, float *own)
+/* Vectors out [o, o + each) of a chunk of tiles */
+KOLO_BODY correlate_body(const correlation *c, int64_t first, int64_t o, float *own)
 {
     const int64_t left = least_of(c->chunk, c->tiles.count - first), count = round8(left);
-    float *v = own, *m = own + POINTS * c->in * count * LANES;
-    for (int64_t i = 0; i < c->in; i++)
+    const int64_t out = least_of(c->each, c->out - o);
+    float *v = own, *m = own + POINTS * apart(c->in * count);
+    for (int64_t i = 0; i < c->in && o == 0; i++)
         for (int64_t t = 0; t < count; t++)
             transform_tile(c->from, &c->tiles, c->pad, c->x, first + t, i, KOLO_WINOGRAD_SIDE,
-                           v + (i * count + t) * LANES, c->in * count * LANES);
-    chunk_products(c, count, v, m);
-    for (int64_t o = 0; o < c->out; o++)
+                           v + (i * count + t) * LANES, apart(c->in * count));
+    chunk_products(c, count, out, v, m);
+    for (int64_t i = 0; i < out; i++)
         for (int64_t t = 0; t < left; t++)
-            result_tile(c, first + t, o, m + (o * count + t) * LANES, c->out * count * LANES);
+            result_tile(c, first + t, o + i, m + (i * count + t) * LANES, apart(c->each * count));
 }
-KOLO_WIDE(correlate, (const correlation *c, int64_t first, float *own), (c, first, own))
+KOLO_WIDE(correlate, (const correlation *c, int64_t first, int64_t o, float *own), (c, first, o, own))
+
+static int64_t own_floats(const correlation *c)
+{
+    return POINTS * (apart(c->in * c->chunk) + apart(c->each * c->chunk));
+}
 
 static void run(correlation *c, const kolo_conv_winograd *s, const float *w, bool forward, void *workspace,
                 bool arranged)
 {
-    const int64_t size = tile_floats(s) * c->chunk;
     c->u = workspace;
 #pragma omp parallel num_threads(s->threads)
     {
-        float *own = c->u + weight_floats(s) + omp_get_thread_num() * size;
-        if (!arranged) {
+        float *own = c->u + POINTS * apart(c->each * c->in * LANES) + omp_get_thread_num() * own_floats(c);
+        for (int64_t o = 0; o < c->out; o += c->each) {
+            const int64_t blocks = arranged && c->each == c->out ? 0 : c->in * least_of(c->each, c->out - o);
 #pragma omp for schedule(static)
-            for (int64_t i = 0; i < c->in * c->out; i++) arrange(c, w, i % c->in, i / c->in, forward);
+            for (int64_t i = 0; i < blocks; i++) arrange(c, w, i % c->in, o + i / c->in, forward);
+#pragma omp for schedule(static)
+            for (int64_t first = 0; first < c->tiles.count; first += c->chunk) correlate(c, first, o, own);
         }
-#pragma omp for schedule(static)
-        for (int64_t first = 0; first < c->tiles.count; first += c->chunk) correlate(c, first, own);
     }
 }
 
@@ -233,23 +265,24 @@ void kolo_conv_winograd_data(const kolo_conv_winograd *s, float *dx, const float
 /* ---- the gradient of the weight ------------------------------------------------------------------------ */
 
 /* Tiles of x and of dy, `chunk` at a time, transformed [36][vectors][chunk][16] by all threads together; then
- * each has its share of their products du [36][out][16 in][16], which grow from chunk to chunk. */
+ * each has its share of their products du [36][out][16 in][16], which grow from chunk to chunk. Where there
+ * is one chunk only, those are made of `each` vectors out after the other. */
 typedef struct gradient {
     const kolo_conv_winograd *s;
     const float *x, *dy;
     float *dw, *dbias, *du, *v, *z;
-    int64_t in, out, chunk;
+    int64_t in, out, each, chunk;
     tiles tiles;
 } gradient;
 
 static gradient gradient_of(const kolo_conv_winograd *s, void *workspace)
 {
     gradient g = {.s = s, .in = vectors(&s->x), .out = vectors(&s->y), .tiles = tiles_of(&s->y)};
-    const int64_t most = round8(SHARED / (tile_floats(s) * (int64_t)sizeof(float)) + 1);
-    g.chunk = least_of(most, round8(g.tiles.count));
+    g.chunk = chunk_of(s, g.tiles.count, 1, between(SHARED, bytes_of(weight_floats(s)), MOST));
+    g.each = g.chunk < g.tiles.count ? g.out : block_of(g.in, g.out);
     g.du = workspace;
-    g.v = g.du + weight_floats(s);
-    g.z = g.v + POINTS * g.in * g.chunk * LANES;
+    g.v = g.du + POINTS * apart(g.each * g.in * LANES);
+    g.z = g.v + POINTS * apart(g.in * g.chunk);
     return g;
 }
 
@@ -259,7 +292,7 @@ KOLO_BODY transform_body(const gradient *g, int64_t first, int64_t at, int64_t v
     const kolo_conv_winograd *s = g->s;
     const bool of_x = vector < g->in;
     const int64_t own = of_x ? vector : vector - g->in, none[2] = {0, 0};
-    const int64_t stride = (of_x ? g->in : g->out) * g->chunk * LANES;
+    const int64_t stride = apart((of_x ? g->in : g->out) * g->chunk);
     float *to = (of_x ? g->v : g->z) + (own * g->chunk + at) * LANES;
     for (int64_t t = 0; t < ROWS; t++, to += LANES) {
         if (of_x)
@@ -273,10 +306,10 @@ KOLO_WIDE(transform, (const gradient *g, int64_t first, int64_t at, int64_t vect
 KOLO_ALWAYS void gradient_products(const gradient *g, int64_t point, int64_t o, int wide, bool add)
 {
     const kolo_winograd_product product = {1, g->chunk, 0, g->chunk * LANES, g->in * LANES * LANES};
-    const float *z = g->z + (point * g->out + o) * g->chunk * LANES;
-    float *to = g->du + (point * g->out + o) * g->in * LANES * LANES;
+    const float *z = g->z + point * apart(g->out * g->chunk) + o * g->chunk * LANES;
+    float *to = g->du + point * apart(g->each * g->in * LANES) + o % g->each * g->in * LANES * LANES;
     for (int64_t i = 0; i < g->in * LANES; i += ROWS) {
-        const float *a = g->v + (point * g->in + i / LANES) * g->chunk * LANES + i % LANES;
+        const float *a = g->v + point * apart(g->in * g->chunk) + i / LANES * g->chunk * LANES + i % LANES;
         kolo_winograd_multiply(&product, a, 1, LANES, z, to + i * LANES, wide, add);
     }
 }
@@ -291,11 +324,11 @@ KOLO_BODY multiply_body(const gradient *g, int64_t point, int64_t o, bool add)
 }
 KOLO_WIDE(multiply, (const gradient *g, int64_t point, int64_t o, bool add), (g, point, o, add))
 
-KOLO_BODY taps_body(const gradient *g, int64_t block)
+KOLO_BODY taps_body(const gradient *g, int64_t in, int64_t out)
 {
-    const int64_t stride = g->out * g->in * LANES * LANES;
-    const float *from = g->du + block * LANES * LANES;
-    float *to = g->dw + block * 9 * LANES * LANES;
+    const int64_t stride = apart(g->each * g->in * LANES);
+    const float *from = g->du + (out % g->each * g->in + in) * LANES * LANES;
+    float *to = g->dw + (out * g->in + in) * 9 * LANES * LANES;
     for (int k = 0; k < LANES; k++) {
         kolo_v16 points[POINTS], taps[9];
         for (int p = 0; p < POINTS; p++) points[p] = *(const kolo_v16 *)(from + p * stride + k * LANES);
@@ -303,7 +336,7 @@ KOLO_BODY taps_body(const gradient *g, int64_t block)
         for (int t = 0; t < 9; t++) *(kolo_v16 *)(to + (t * LANES + k) * LANES) = taps[t];
     }
 }
-KOLO_WIDE(taps, (const gradient *g, int64_t block), (g, block))
+KOLO_WIDE(taps, (const gradient *g, int64_t in, int64_t out), (g, in, out))
 
 KOLO_BODY bias_gradient_body(const gradient *g, int64_t vector)
 {
@@ -317,6 +350,18 @@ KOLO_BODY bias_gradient_body(const gradient *g, int64_t vector)
 }
 KOLO_WIDE(bias_gradient, (const gradient *g, int64_t vector), (g, vector))
 
+/* By all threads together: the transformed tiles from `first` on, and what they add to vectors out [o, o +
+ * out). */
+static void gradient_chunk(const gradient *g, int64_t first, int64_t o, int64_t out)
+{
+    const int64_t groups = g->chunk / ROWS, pairs = (out + 1) / 2;
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < (o ? 0 : (g->in + g->out) * groups); i++)
+        transform(g, first, i % groups * ROWS, i / groups);
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < POINTS * pairs; i++) multiply(g, i / pairs, o + i % pairs * 2, first > 0);
+}
+
 void kolo_conv_winograd_weight(const kolo_conv_winograd *s, const float *x, float *dw, float *dbias,
                                const float *dy, void *workspace)
 {
@@ -325,18 +370,15 @@ void kolo_conv_winograd_weight(const kolo_conv_winograd *s, const float *x, floa
     g.dy = dy;
     g.dw = dw;
     g.dbias = dbias;
-    const int64_t groups = g.chunk / ROWS, pairs = (g.out + 1) / 2;
 #pragma omp parallel num_threads(s->threads)
     {
-        for (int64_t first = 0; first < g.tiles.count; first += g.chunk) {
+        for (int64_t o = 0; o < g.out; o += g.each) {
+            const int64_t out = least_of(g.each, g.out - o);
+            for (int64_t first = 0; first < g.tiles.count; first += g.chunk)
+                gradient_chunk(&g, first, o, out);
 #pragma omp for schedule(static)
-            for (int64_t i = 0; i < (g.in + g.out) * groups; i++)
-                transform(&g, first, i % groups * ROWS, i / groups);
-#pragma omp for schedule(static)
-            for (int64_t i = 0; i < POINTS * pairs; i++) multiply(&g, i / pairs, i % pairs * 2, first > 0);
+            for (int64_t i = 0; i < g.in * out; i++) taps(&g, i % g.in, o + i / g.in);
         }
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < g.in * g.out; i++) taps(&g, i);
 #pragma omp for schedule(static)
         for (int64_t o = 0; o < (dbias ? g.out : 0); o++) bias_gradient(&g, o);
     }
@@ -346,7 +388,11 @@ void kolo_conv_winograd_weight(const kolo_conv_winograd *s, const float *x, floa
 
 size_t kolo_conv_winograd_bytes(const kolo_conv_winograd *s, enum kolo_dnnl_pass pass)
 {
-    int64_t count = gradient_of(s, NULL).chunk;
-    if (pass != KOLO_DNNL_WEIGHT) count = correlation_of(s, pass == KOLO_DNNL_FORWARD).chunk * s->threads;
-    return (size_t)(weight_floats(s) + tile_floats(s) * count) * sizeof(float);
+    if (pass == KOLO_DNNL_WEIGHT) {
+        const gradient g = gradient_of(s, NULL);
+        return (size_t)bytes_of(
+            POINTS * (apart(g.each * g.in * LANES) + apart(g.in * g.chunk) + apart(g.out * g.chunk)));
+    }
+    const correlation c = correlation_of(s, pass == KOLO_DNNL_FORWARD);
+    return (size_t)bytes_of(POINTS * apart(c.each * c.in * LANES) + s->threads * own_floats(&c));
 }
