@@ -31,7 +31,9 @@ KOLO_ALWAYS void sum_column(const void *x, int64_t at, int64_t period, int64_t m
         a[0] += v;
     }
     mean = ((a[0] + a[1]) + (a[2] + a[3])) * (1.0f / (float)m);
-    for (r = 0; r + 2 <= m; r += 2) {
+    for (r = 0; r + 2 <= m; r += 2) { /* the rows behind are fetched meanwhile */
+        __builtin_prefetch(kolo_at(x, at + (r + m) * period, bf16));
+        __builtin_prefetch(kolo_at(x, at + (r + 1 + m) * period, bf16));
         kolo_load16(&v, x, at + r * period, bf16);
         v -= mean;
         c0 += v;
