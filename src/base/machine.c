@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 enum { PATH_BYTES = 4096, LINE_BYTES = 4096, MOST_NUMA = 256, ARPHRD_LO = 772 };
 
@@ -137,6 +138,30 @@ static bool is_below(const char *path, const char *folder)
     return !strncmp(path, folder, n) && (!path[n] || path[n] == '/');
 }
 
+/* By the number that the kernel gives it: where a root was entered by chroot, its own mount is in no list. */
+static bool type_by_number(const char *root, const char *path, char type[64], char source[256])
+{
+    static const struct {
+        unsigned long number;
+        const char *type;
+    } known[] = {{0xEF53, "ext4"},         {0x58465342, "xfs"},     {0x9123683E, "btrfs"},
+                 {0x01021994, "tmpfs"},    {0x794C7630, "overlay"}, {0x2FC12FC1, "zfs"},
+                 {0x73717368, "squashfs"}, {0x9FA0, "proc"},        {0x6969, "nfs"},
+                 {0x0BD00BD0, "lustre"},   {0x47504653, "gpfs"},    {0x19830326, "beegfs"},
+                 {0x00C36400, "ceph"},     {0xFF534D42, "cifs"},    {0x65735546, "fuse.unknown"}};
+    char whole[PATH_BYTES];
+    struct statfs fs;
+    snprintf(whole, sizeof whole, "%s%s", root, path);
+    if (statfs(whole, &fs) != 0) return false;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].number == ((unsigned long)fs.f_type & 0xFFFFFFFFUL)) {
+            snprintf(type, 64, "%s", known[i].type);
+            snprintf(source, 256, "a mount that is not listed");
+            return true;
+        }
+    return false;
+}
+
 bool kolo_machine_mount(const char *root, const char *path, char type[64], char source[256])
 {
     char file[PATH_BYTES], line[LINE_BYTES], point[LINE_BYTES];
@@ -159,7 +184,7 @@ bool kolo_machine_mount(const char *root, const char *path, char type[64], char 
         decode_octal(source);
     }
     fclose(f);
-    return longest > 0;
+    return longest > 0 || type_by_number(root, path, type, source);
 }
 
 bool kolo_machine_mount_shared(const char *type)

@@ -21,7 +21,8 @@ typedef struct kolo_interface {
 int kolo_machine_interfaces(const char *root, kolo_interface *list, int most);
 
 /* Type ("lustre", "nfs4", "ext4") and source ("10.0.0.1:/home", "/dev/sda1") of the file system that holds a
- * path from the root, whether or not the path exists. False: the list of mounts cannot be read. */
+ * path from the root, whether or not the path exists; of one that the list of mounts does not have the type
+ * alone, if there is the path. False: the list cannot be read, or the type is not known. */
 bool kolo_machine_mount(const char *root, const char *path, char type[64], char source[256]);
 /* Types of file systems that many nodes share (NFS, Lustre, GPFS, ...). */
 bool kolo_machine_mount_shared(const char *type);

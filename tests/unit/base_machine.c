@@ -84,6 +84,10 @@ static void test_mounts(void)
        "a name that only begins alike is on the root");
     ok(kolo_machine_mount(root, "/home", type, source) && !strcmp(type, "fuse.sshfs"),
        "of two on one folder the later one");
+    put("proc/self/mountinfo", "");
+    ok(!kolo_machine_mount(root, "/scratch/set", type, source), "no path, and no list: nothing is known");
+    ok(kolo_machine_mount(root, "/", type, source) && *type && !strcmp(source, "a mount that is not listed"),
+       "a root that was entered by chroot: its type, %s", type);
     ok(kolo_machine_mount_shared("lustre") && kolo_machine_mount_shared("nfs4") &&
            kolo_machine_mount_shared("fuse.sshfs") && !kolo_machine_mount_shared("xfs") &&
            !kolo_machine_mount_shared("tmpfs"),
