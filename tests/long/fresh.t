@@ -57,7 +57,8 @@ commands() { # NAME: those of README, and of the support staff
     like "$log.check" '^All tests successful' "$name: all tests: $(grep '^Files=' "$log.check" |
         cut -d, -f1,2)"
     none "$name: no test is skipped for want of a program, CUDA's apart" \
-        "$(grep 'skipped: ' "$log.check" | grep -vw nvcc | grep -E 'skipped: (no [a-z0-9_-]+$|.*built without)')"
+        "$(grep 'skipped: ' "$log.check" | grep -vw nvcc |
+            grep -E 'skipped: (no [a-z0-9_-]+$|.*built without)')"
     grep 'skipped: ' "$log.check" | diag
     # shellcheck disable=SC2016
     inside "$name" \
