@@ -10,7 +10,7 @@
 #include "kolo/error.h"
 #include "train/pipeline.h"
 
-enum { VERSION = 1, LINE = 512 };
+enum { VERSION = 1 };
 
 /* The options of a plan, with what the file says of each. */
 typedef struct part {
@@ -33,6 +33,7 @@ static const part parts[] = {
     {"tensor", "parts that channels of layers are cut into", true},
     {"halo", "what parts read of their neighbours' maps: narrow, all is sent; wide, some is made", true}};
 enum { PARTS = sizeof parts / sizeof *parts };
+_Static_assert((int)PARTS <= (int)KOLO_PLAN_KEYS, "a place for each");
 
 /* ---- reading ---- */
 
@@ -40,9 +41,9 @@ typedef struct reader {
     kolo_plan_file *file;
     kolo_options *options;
     int ranks;
-    char where[PARTS][LINE]; /* of each option; empty: it is not there */
-    bool seen[4];            /* kolo_plan, network, ranks, parameters */
-    bool strategy;           /* the file is one: kolo_strategy instead of kolo_plan */
+    char (*where)[KOLO_PLAN_PLACE]; /* the file's */
+    bool seen[4];                   /* kolo_plan, network, ranks, parameters */
+    bool strategy;                  /* the file is one: kolo_strategy instead of kolo_plan */
 } reader;
 static const char *const heads[] = {"kolo_plan", "network", "ranks", "parameters"};
 
@@ -102,12 +103,23 @@ static int check_given(const reader *r, const kolo_option_entry *e, const char *
 }
 
 /* A list of lines "key = value". */
-static int read_choices(kolo_plan_file *f, const char *value)
+static int read_choices(kolo_plan_file *f, const char *value, const char *where)
 {
+    free(f->choices);
     f->choices = kolo_format("%s\n", value);
-    for (char *c = f->choices; c && *c; c++)
-        if (*c == ',') *c = '\n';
-    return f->choices ? 0 : KOLO_ENOMEM;
+    if (!f->choices) return KOLO_ENOMEM;
+    for (char *line = f->choices; *line; line++) {
+        const size_t length = strcspn(line, ",\n");
+        line[length] = 0;
+        if (length && !strstr(line, " = "))
+            return kolo_fail(KOLO_ECONFIG,
+                             "%s: choices: \"%s\" is no OPERATION = ALGORITHM; write the plan anew, or leave "
+                             "choices out: a clock chooses then",
+                             where, line);
+        line += length;
+        *line = '\n';
+    }
+    return 0;
 }
 
 /* An option of a plan; 1: it is none. */
@@ -116,7 +128,7 @@ static int give(void *context, const char *key, const char *value, const char *w
     reader *r = context;
     for (int i = 0; i < PARTS; i++) {
         if (strcmp(key, parts[i].key)) continue;
-        snprintf(r->where[i], LINE, "%s", where);
+        snprintf(r->where[i], KOLO_PLAN_PLACE, "%s", where);
         KOLO_TRY(check_given(r, kolo_option_find(key), value, where));
         return kolo_option_set(r->options, key, value, where);
     }
@@ -133,7 +145,7 @@ static int plan_file_set(void *context, const char *key, const char *value, cons
     for (int i = 0; i < 4; i++)
         if (!strcmp(key, heads[i])) return read_head(r, i, value, where);
     if (r->strategy) return kolo_strategy_add(&r->file->strategy, r->ranks, key, value, where);
-    if (!strcmp(key, "choices")) return read_choices(r->file, value);
+    if (!strcmp(key, "choices")) return read_choices(r->file, value, where);
     const int rc = give(r, key, value, where);
     return rc == 1 ? unknown_key(key, where) : rc;
 }
@@ -182,12 +194,21 @@ int kolo_plan_file_read(kolo_plan_file *f, kolo_options *o, int ranks)
         free(r);
         return KOLO_ENOMEM;
     }
-    *r = (reader){.file = f, .options = o, .ranks = ranks};
+    *r = (reader){.file = f, .options = o, .ranks = ranks, .where = f->where};
     int rc = kolo_yaml_read(f->path, &form, r);
     if (rc == 0 && r->strategy) rc = kolo_strategy_apply(f->strategy, f->path, give, r);
     if (rc == 0) rc = check_together(r);
     free(r);
     return rc;
+}
+
+const char *kolo_plan_file_where(const kolo_plan_file *f, const char *text)
+{
+    for (int i = 0; i < PARTS; i++) {
+        const size_t n = strlen(parts[i].key);
+        if (!strncmp(text, parts[i].key, n) && text[n] == '=' && *f->where[i]) return f->where[i];
+    }
+    return f->path;
 }
 
 int kolo_plan_file_check(const kolo_plan_file *f, int64_t parameters)

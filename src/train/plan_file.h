@@ -8,12 +8,15 @@
 #include "train/session.h"
 #include "train/strategy.h"
 
+enum { KOLO_PLAN_KEYS = 16, KOLO_PLAN_PLACE = 512 };
+
 /* What a file says beside options. */
 typedef struct kolo_plan_file {
     char *path;
     int64_t version, ranks, parameters;
     char *network, *choices; /* choices: as kolo_backend_choices has them; NULL: none are said */
     kolo_strategy *strategy; /* NULL: it is none */
+    char where[KOLO_PLAN_KEYS][KOLO_PLAN_PLACE]; /* of each option, file and line; "": it is not there */
 } kolo_plan_file;
 
 /* plan=FILE: sets the options that it names. Nothing where plan= is auto or empty. KOLO_ECONFIG names file
@@ -21,6 +24,8 @@ typedef struct kolo_plan_file {
  * line says otherwise; a version that is not known; a plan for another network or number of ranks. */
 int kolo_plan_file_read(kolo_plan_file *file, kolo_options *options, int ranks);
 void kolo_plan_file_close(kolo_plan_file *file);
+/* Of a message that begins with KEY=: file and line of that key, where the file has it; else the file. */
+const char *kolo_plan_file_where(const kolo_plan_file *file, const char *text);
 /* With the network known: KOLO_ECONFIG where the plan is for another one of the same name. (With all plans
  * made, kolo_strategy_check.) */
 int kolo_plan_file_check(const kolo_plan_file *file, int64_t parameters);

@@ -311,8 +311,8 @@ static int open_plan_file(kolo_session *s)
 static int in_plan_file(const kolo_session *s, int rc)
 {
     const char *path = s->plan_file->path;
-    return rc != KOLO_ECONFIG || !path || strstr(kolo_error_text(), path) ? rc
-                                                                          : kolo_fail_in(rc, "%s: ", path);
+    if (rc != KOLO_ECONFIG || !path || strstr(kolo_error_text(), path)) return rc;
+    return kolo_fail_in(rc, "%s: ", kolo_plan_file_where(s->plan_file, kolo_error_text()));
 }
 
 static int check_detector(const kolo_options *o)
@@ -357,7 +357,7 @@ static int open_parts(kolo_session *s, int parts)
     s->elsewhere = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks;
     s->ranks = s->elsewhere ? (int)o->ranks : s->launch->size;
     KOLO_TRY(open_plan_file(s));
-    KOLO_TRY(session_parse_spatial(s)); /* the plan's, where it has one */
+    KOLO_TRY(in_plan_file(s, session_parse_spatial(s)));
     KOLO_TRY(in_plan_file(s, session_open_grid(s)));
     KOLO_TRY(session_check_tournament(s));
     KOLO_TRY(session_check_local(s));

@@ -37,6 +37,12 @@ plan ranks=4 plan=edited.yaml
 ok $? "changed by hand it is taken as it is" log
 like log '^ +1 .* layer3.0.conv1 .. metrics' "... its cut"
 at() { grep -n "^$1:" plan.yaml | cut -d: -f1; }
+refuse "parts of images that are none" "edited.yaml:$(at spatial):.*spatial=2y2: no rows and columns" \
+    's/^spatial: .*/spatial: 2y2/'
+refuse "a module that is not there" "edited.yaml:$(at cut):.*no module layer9" 's/^cut: .*/cut: [layer9]/'
+refuse "choices that are none" 'edited.yaml:1:.*choices: "fast" is no OPERATION' \
+    '1i choices: [fast]
+    /^choices:/d; /^  "/d'
 refuse "a misspelt key" "edited.yaml:$(at shard):.*no key \"shrd\"; is \"shard\" meant" 's/^shard:/shrd:/'
 refuse "an order that there is none of" \
     "edited.yaml:$(at pipeline):.*pipeline" 's/^pipeline:.*/pipeline: 2f2b/'
