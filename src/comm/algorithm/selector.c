@@ -41,12 +41,11 @@ const comm_cost comm_cost_between = {{NETWORK_ALPHA, NETWORK_ALPHA}, {NETWORK_BE
 enum { WORDS = 32 };
 
 typedef struct line {
-    const char *path;
     int number, words;
     char *word[WORDS];
 } line;
 
-#define BAD(l, ...) kolo_fail_in(kolo_fail(KOLO_EINPUT, __VA_ARGS__), "%s, line %d: ", (l)->path, (l)->number)
+#define BAD(...) kolo_fail(KOLO_EINPUT, __VA_ARGS__)
 
 static void split(line *l, char *text)
 {
@@ -58,17 +57,17 @@ static void split(line *l, char *text)
         l->word[l->words++] = word;
 }
 
-static int read_number(const line *l, const char *word, double least, double *value)
+static int read_number(const char *word, double least, double *value)
 {
     char *end;
     *value = strtod(word, &end);
     const double greatest = 1e9; /* so that no sum of costs is infinite */
     if (end == word || *end || !(*value >= least && *value <= greatest))
-        return BAD(l, "\"%s\" is not a number from %g to %g", word, least, greatest);
+        return BAD("\"%s\" is not a number from %g to %g", word, least, greatest);
     return 0;
 }
 
-static int whole(const char *word, int64_t least, int64_t *value)
+static int read_whole(const char *word, int64_t least, int64_t *value)
 {
     char *end;
     errno = 0;
@@ -79,35 +78,24 @@ static int whole(const char *word, int64_t least, int64_t *value)
     return 0;
 }
 
-static int at_line(const line *l, int rc)
-{
-    return rc < 0 ? kolo_fail_in(KOLO_EINPUT, "%s, line %d: ", l->path, l->number) : 0;
-}
-
-static int read_whole(const line *l, const char *word, int64_t least, int64_t *value)
-{
-    return at_line(l, whole(word, least, value));
-}
-
 static int read_cost(comm_selector *s, const line *l)
 {
     bool reduce = l->words == 3 && strcmp(l->word[1], "reduce") == 0;
     int level = l->words == 4 && strcmp(l->word[1], "node") == 0      ? 0
                 : l->words == 4 && strcmp(l->word[1], "network") == 0 ? 1
                                                                       : -1;
-    if (reduce) return read_number(l, l->word[2], 0, &s->cost.gamma);
-    if (level < 0) return BAD(l, "cost wants: node ALPHA BETA, network ALPHA BETA, or reduce GAMMA");
-    KOLO_TRY(read_number(l, l->word[2], 0, &s->cost.alpha[level]));
-    return read_number(l, l->word[3], 0, &s->cost.beta[level]);
+    if (reduce) return read_number(l->word[2], 0, &s->cost.gamma);
+    if (level < 0) return BAD("cost wants: node ALPHA BETA, network ALPHA BETA, or reduce GAMMA");
+    KOLO_TRY(read_number(l->word[2], 0, &s->cost.alpha[level]));
+    return read_number(l->word[3], 0, &s->cost.beta[level]);
 }
 
 static int read_links(comm_selector *s, const line *l)
 {
     int64_t n = 0;
-    if (l->words != 2 || s->links) return BAD(l, "links wants the number of ranks, once in a file");
-    KOLO_TRY(read_whole(l, l->word[1], 1, &n));
-    if (n > COMM_PACK_RANKS)
-        return BAD(l, "links of %lld ranks; %d is the most", (long long)n, COMM_PACK_RANKS);
+    if (l->words != 2 || s->links) return BAD("links wants the number of ranks, once in a file");
+    KOLO_TRY(read_whole(l->word[1], 1, &n));
+    if (n > COMM_PACK_RANKS) return BAD("links of %lld ranks; %d is the most", (long long)n, COMM_PACK_RANKS);
     s->links = kolo_alloc((size_t)(n * n) * sizeof *s->links);
     s->linked = (int)n;
     return s->links ? 0 : KOLO_ENOMEM;
@@ -116,9 +104,9 @@ static int read_links(comm_selector *s, const line *l)
 static int read_links_row(comm_selector *s, const line *l)
 {
     if (l->words != s->linked)
-        return BAD(l, "%d numbers in a row of links between %d ranks", l->words, s->linked);
+        return BAD("%d numbers in a row of links between %d ranks", l->words, s->linked);
     for (int i = 0; i < l->words; i++)
-        KOLO_TRY(read_number(l, l->word[i], 0, &s->links[s->rows * s->linked + i]));
+        KOLO_TRY(read_number(l->word[i], 0, &s->links[s->rows * s->linked + i]));
     s->rows++;
     return 0;
 }
@@ -138,7 +126,7 @@ static int read_word(rule *r, const char *name, const char *word)
     if (!k && strncmp(word, "segment=", 8) != 0)
         return kolo_fail(KOLO_EINPUT, "\"%s\": known are k= and segment=", word);
     if (k) KOLO_TRY(comm_radices_read(&r->radix, word + 2));
-    else KOLO_TRY(whole(word + 8, 1, &r->segment));
+    else KOLO_TRY(read_whole(word + 8, 1, &r->segment));
     return takes(name, k) ? 0 : kolo_fail(KOLO_EINPUT, "algorithm %s takes no %s", name, k ? "k" : "segment");
 }
 
@@ -164,26 +152,29 @@ static int read_use(comm_selector *s, const line *l)
     rule r = {.bytes = INT64_MAX};
     int what = 0;
     if (l->words < 6)
-        return BAD(l,
-                   "use wants: COLLECTIVE MEMBERS NODES BYTES NAME [k=RADIX[xRADIX...]] [segment=ELEMENTS]");
+        return BAD("use wants: COLLECTIVE MEMBERS NODES BYTES NAME [k=RADIX[xRADIX...]] [segment=ELEMENTS]");
     while (what < KOLO_COLLECTIVE_COUNT && strcmp(comm_collective_name(what), l->word[1]) != 0) what++;
-    if (what == KOLO_COLLECTIVE_COUNT) return BAD(l, "no collective \"%s\"", l->word[1]);
-    KOLO_TRY(read_whole(l, l->word[2], 1, &r.members));
-    KOLO_TRY(read_whole(l, l->word[3], 1, &r.nodes));
-    if (r.members > INT_MAX) return BAD(l, "%s members are too many", l->word[2]);
-    if (strcmp(l->word[4], "*") != 0) KOLO_TRY(read_whole(l, l->word[4], 0, &r.bytes));
+    if (what == KOLO_COLLECTIVE_COUNT) return BAD("no collective \"%s\"", l->word[1]);
+    KOLO_TRY(read_whole(l->word[2], 1, &r.members));
+    KOLO_TRY(read_whole(l->word[3], 1, &r.nodes));
+    if (r.members > INT_MAX) return BAD("%s members are too many", l->word[2]);
+    if (strcmp(l->word[4], "*") != 0) KOLO_TRY(read_whole(l->word[4], 0, &r.bytes));
     r.row = comm_algorithm_named(what, l->word[5]);
-    if (!r.row) return at_line(l, KOLO_EINPUT);
-    for (int i = 6; i < l->words; i++) KOLO_TRY(at_line(l, read_word(&r, r.row->name, l->word[i])));
-    KOLO_TRY(at_line(l, check_radices(&r, r.row, (int)r.members)));
+    if (!r.row) return KOLO_EINPUT;
+    for (int i = 6; i < l->words; i++) KOLO_TRY(read_word(&r, r.row->name, l->word[i]));
+    KOLO_TRY(check_radices(&r, r.row, (int)r.members));
     KOLO_TRY(kolo_grow(&s->rules, &s->capacity, s->count, sizeof r));
     s->rules[s->count++] = r;
     return 0;
 }
 
-static int read_line(comm_selector *s, const line *l)
+static int read_line(comm_selector *s, const line *l, bool headed)
 {
     const char *first = l->word[0];
+    if (!headed && (l->words != 2 || strcmp(first, "kolo-comm-table") || strcmp(l->word[1], "1")))
+        return BAD("not a table of measured costs: it must begin with \"kolo-comm-table 1\"; `kolo bench "
+                   "--tune` writes one");
+    if (!headed) return 0;
     if (s->rows < s->linked) return read_links_row(s, l);
     if (strcmp(first, "cost") == 0) {
         s->measured = true;
@@ -195,32 +186,30 @@ static int read_line(comm_selector *s, const line *l)
         s->free_order = strcmp(l->word[1], "free") == 0;
         if (s->free_order || strcmp(l->word[1], "fixed") == 0) return 0;
     }
-    return BAD(l, "\"%s\": known are cost, order fixed, order free, links, use", first);
+    return BAD("\"%s\": known are cost, order fixed, order free, links, use", first);
 }
 
 static int read_lines(comm_selector *s, const char *path, char *text)
 {
-    line l = {.path = path};
+    line l = {.number = 0};
     bool headed = false;
-    while (text) {
+    int rc = 0;
+    while (text && rc == 0) {
         char *end = strchr(text, '\n');
         if (end) *end++ = 0;
         l.number++;
         split(&l, text);
         text = end;
         if (!l.words) continue;
-        if (headed) KOLO_TRY(read_line(s, &l));
-        else if (l.words != 2 || strcmp(l.word[0], "kolo-comm-table") || strcmp(l.word[1], "1"))
-            return BAD(&l,
-                       "not a table of measured costs: it must begin with \"kolo-comm-table 1\"; `kolo bench "
-                       "--tune` writes one");
+        rc = read_line(s, &l, headed);
         headed = true;
     }
     if (!headed)
         return kolo_fail(KOLO_EINPUT, "%s: empty; `kolo bench --tune` writes a table of measured costs",
                          path);
-    if (s->rows < s->linked) return BAD(&l, "the file ends after %d of %d rows of links", s->rows, s->linked);
-    return 0;
+    if (rc == 0 && s->rows < s->linked)
+        rc = BAD("the file ends after %d of %d rows of links", s->rows, s->linked);
+    return rc < 0 && rc != KOLO_ENOMEM ? kolo_fail_in(KOLO_EINPUT, "%s, line %d: ", path, l.number) : rc;
 }
 
 static int check_forced(const char *name)
