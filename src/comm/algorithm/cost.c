@@ -200,6 +200,18 @@ static double subgroups(const comm_problem *p, const comm_cost *c, int radix, in
            2 * EXTRA * (radix - 2) * step(p, c, radix, stride, 0);
 }
 
+/* Stage after stage, each in subgroups of what the ones before left; *stride, *held: behind them. */
+static double in_stages(const comm_problem *p, const comm_cost *c, const int *radix, int stages, int *stride,
+                        double *held)
+{
+    double seconds = 0;
+    for (int i = 0; i < stages; *stride *= radix[i++]) {
+        *held /= radix[i];
+        seconds += subgroups(p, c, radix[i], *stride, *held);
+    }
+    return seconds;
+}
+
 /* Allreduces of `bytes` among `size` members `stride` apart each, as by_groups does them (stages.c). */
 static double rails(const comm_problem *p, const comm_cost *c, int size, int stride, double bytes)
 {
@@ -218,28 +230,21 @@ COMM_COST(two_level)
 {
     int radix[COMM_STAGES], steps = comm_radices_of(COMM_LEVELS, p->members, &p->radix, radix),
                             nodes = nodes_of(p), stride = 1;
-    double seconds = 0, held = vector(p);
+    double held = vector(p);
     if (!steps) {
         radix[0] = (p->members + nodes - 1) / nodes;
         radix[1] = nodes;
         steps = 2;
     }
-    for (int i = 0; i < steps - 1; stride *= radix[i++]) {
-        held /= radix[i];
-        seconds += subgroups(p, c, radix[i], stride, held);
-    }
+    const double seconds = in_stages(p, c, radix, steps - 1, &stride, &held);
     return seconds + rails(p, c, radix[steps - 1], stride, held);
 }
 
 COMM_COST(butterfly)
 {
     int radix[COMM_STAGES], stages = comm_radices_of(COMM_FACTORS, p->members, &p->radix, radix), stride = 1;
-    double seconds = 0, held = vector(p);
-    for (int i = 0; i < stages; stride *= radix[i++]) {
-        held /= radix[i];
-        seconds += subgroups(p, c, radix[i], stride, held);
-    }
-    return seconds;
+    double held = vector(p);
+    return in_stages(p, c, radix, stages, &stride, &held);
 }
 
 COMM_COST(elimination)
