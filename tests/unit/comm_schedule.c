@@ -203,7 +203,13 @@ static void check_moves(void)
             for (int v = 0; v < members; v++) {
                 for (int i = 0; i < 5; i++) data[v][i] = (float)(v * 10 + i);
                 buffer[v][COMM_OWN] = (char *)data[v];
-                comm_schedule_broadcast(&schedule[v], v, members, root, 5);
+                comm_make_broadcast_binomial(&schedule[v], &(comm_problem){.what = KOLO_BROADCAST,
+                                                                           .me = v,
+                                                                           .members = members,
+                                                                           .root = root,
+                                                                           .in_place = true,
+                                                                           .count = 5,
+                                                                           .width = 1});
             }
             bad += !run_all(schedule, buffer, members);
             for (int v = 0; v < members; v++) bad += data[v][4] != (float)(root * 10 + 4);

@@ -87,31 +87,3 @@ int comm_choice_transfer(comm_schedule *schedule, bool sends, int64_t count)
     comm_build_wait_all(&b);
     return schedule->status;
 }
-
-/* ---- schedules of whole vectors, and of a transfer */
-
-int comm_schedule_broadcast(comm_schedule *schedule, int me, int members, int root, int64_t count)
-{
-    const comm_problem p = {.what = KOLO_BROADCAST,
-                            .me = me,
-                            .members = members,
-                            .root = root,
-                            .in_place = true,
-                            .count = count,
-                            .width = 1};
-    return comm_make_broadcast_binomial(schedule, &p);
-}
-
-int comm_schedule_gather(comm_schedule *schedule, int me, int root, int64_t count, int size,
-                         const int *node_of, const int *local_of)
-{
-    comm_build b = comm_build_in_place(schedule, me, size);
-    int to = node_of[root];
-    for (int r = 0; r < size; r++) {
-        if (node_of[r] == me && me != to)
-            comm_build_send(&b, to, (comm_place){COMM_PART + local_of[r], 0}, count);
-        if (node_of[r] != me && me == to) comm_build_receive(&b, node_of[r], comm_own(r * count), count);
-    }
-    comm_build_wait_all(&b);
-    return schedule->status;
-}

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "comm/algorithm/build.h"
 #include "comm/buckets/group.h"
 #include "comm/buckets/inside.h"
 #include "kolo/error.h"
@@ -110,9 +111,14 @@ int kolo_comm_broadcast(kolo_comm *comm, void *data, size_t bytes, int root)
         if (launch->rank == root) memcpy(stage_of(comm, from), (char *)data + at, some);
         KOLO_TRY(meet(comm, COMM_BROADCAST));
         if (comm->world.node.nodes > 1) {
-            if (comm->world.node.me == 0)
-                KOLO_TRY(comm_schedule_broadcast(&comm->small, launch->node, launch->nodes,
-                                                 launch->node_of[root], (int64_t)some));
+            const comm_problem p = {.what = KOLO_BROADCAST,
+                                    .me = launch->node,
+                                    .members = launch->nodes,
+                                    .root = launch->node_of[root],
+                                    .in_place = true,
+                                    .count = (int64_t)some,
+                                    .width = 1};
+            if (comm->world.node.me == 0) KOLO_TRY(comm_make_broadcast_binomial(&comm->small, &p));
             KOLO_TRY(across(comm, stage_of(comm, from), KOLO_U8, KOLO_MAX));
         }
         if (launch->rank != root && data) memcpy((char *)data + at, stage_of(comm, from), some);
@@ -120,15 +126,22 @@ int kolo_comm_broadcast(kolo_comm *comm, void *data, size_t bytes, int root)
     return 0;
 }
 
+/* Every rank's bytes, COMM_PART + local rank here, go to the root's node, rank after rank in COMM_OWN;
+ * not those of the root's own node. */
 static int gather_across(kolo_comm *comm, size_t some, int root)
 {
-    const kolo_launch *launch = comm->launch;
-    if (comm->world.node.me == 0) {
-        for (int l = 0; l < comm->world.node.ranks; l++)
-            comm->engine.small.buffer[COMM_PART + l] = stage_of(comm, l);
-        KOLO_TRY(comm_schedule_gather(&comm->small, launch->node, root, (int64_t)some, launch->size,
-                                      launch->node_of, launch->local_of));
+    const kolo_launch *l = comm->launch;
+    const int to = l->node_of[root];
+    const int64_t count = (int64_t)some;
+    comm_build b = comm_build_in_place(&comm->small, l->node, l->nodes);
+    for (int r = 0; r < l->size && comm->world.node.me == 0; r++) {
+        const int from = l->node_of[r], local = l->local_of[r];
+        if (from == l->node) comm->engine.small.buffer[COMM_PART + local] = stage_of(comm, local);
+        if (from == l->node && from != to) comm_build_send(&b, to, (comm_place){COMM_PART + local, 0}, count);
+        if (from != l->node && l->node == to) comm_build_receive(&b, from, comm_own(r * count), count);
     }
+    comm_build_wait_all(&b);
+    KOLO_TRY(comm->small.status);
     return across(comm, comm_shm_collect(&comm->world.node), KOLO_U8, KOLO_MAX);
 }
 

@@ -47,14 +47,4 @@ int comm_group_own(comm_group *group);
 /* All but lanes. */
 void comm_group_free(comm_group *group);
 
-/* ---- choice.c: schedules between nodes for buckets, which are summed within a node by themselves;
- * members are nodes */
-/* Each replaces the actions of `schedule` (memory is kept). In place on COMM_OWN. Returns 0 or negative.
- * Those of vectors: algorithm/. */
-int comm_schedule_broadcast(comm_schedule *schedule, int me, int members, int root, int64_t count);
-/* Every rank's `count` elements, COMM_PART + local rank here, go to the root's node, rank after rank in
- * COMM_OWN (ranks of the root's own node excepted). */
-int comm_schedule_gather(comm_schedule *schedule, int me, int root, int64_t count, int size,
-                         const int *node_of, const int *local_of);
-
 #endif
