@@ -10,7 +10,7 @@
 #        tests/toolkit/ROOM_what.c   linked with what it needs of the library's C files and with the real
 #                                    libraries: what these say without a GPU
 
-NCCL_C   := $(addprefix src/comm/cuda/,gpu_channel.c link.c nccl.c nccl_calls.c)
+NCCL_C   := $(addprefix src/comm/cuda/,gpu_channel.c link.c nccl.c)
 CUDA_C   := $(sort $(filter-out $(if $(filter-out 0,$(NCCL)),,$(NCCL_C)),$(wildcard src/*/cuda/*.c)))
 CUDA_CU  := $(sort $(wildcard src/*/cuda/*.cu))
 CUDA_OBJECTS := $(CUDA_C:%.c=$(BUILD)/%.o)
@@ -19,7 +19,7 @@ HOST_KERNELS := $(CUDA_CU:%.cu=$(BUILD)/standin/%.cu.o)
 CUDA_LIBRARY := $(BUILD)/lib/libkolo_cuda.so
 COMM_CUDA_LIBRARY := $(if $(filter-out 0,$(NCCL)),$(BUILD)/lib/libkolo_comm_cuda.so)
 COMM_CUDA_OBJECTS := $(addprefix $(BUILD)/src/,launch/cuda/version.o \
-               $(addprefix comm/cuda/,calls.o gpu_channel.o link.o nccl_calls.o))
+               $(addprefix comm/cuda/,calls.o gpu_channel.o link.o))
 CUDA_FLAGS    = $(CUDA_CFLAGS) $(CUDNN_CFLAGS) $(if $(filter-out 0,$(NCCL)),$(NCCL_CFLAGS) -DKOLO_NCCL=1)
 CUDA_LINK     = $(CUDNN_LIBS) $(CUDA_LIBS) $(if $(filter-out 0,$(NCCL)),$(NCCL_LIBS))
 CFLAGS_src_launch_cuda_version = -DKOLO_CONTRACT='"$(CONTRACT)"'

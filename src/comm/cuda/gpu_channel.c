@@ -84,10 +84,10 @@ static void gpu_channel_ready(int gpu, comm_gpu_info *card)
 
 static int gpu_channel_make_id(char id[COMM_GPU_ID])
 {
-    comm_link link = {.calls = comm_nccl_open()};
+    comm_link link;
     ncclUniqueId made;
     _Static_assert(sizeof made == COMM_GPU_ID, "an id of NCCL's");
-    if (!link.calls) return KOLO_ELAUNCH;
+    KOLO_TRY(comm_link_open(&link));
     ncclResult_t rc = link.calls->GetUniqueId(&made);
     if (rc != ncclSuccess) return comm_link_fail(&link, "GetUniqueId", rc);
     memcpy(id, &made, sizeof made);

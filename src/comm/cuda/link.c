@@ -1,10 +1,78 @@
 #include "comm/cuda/link.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "comm/cuda/calls.h"
 #include "kolo/error.h"
+
+/* ---- the library --------------------------------------------------------------------------------------- */
+
+enum { LEAST = NCCL_VERSION(2, 18, 0) }; /* non-blocking communicators that are fit for use */
+
+static pthread_once_t opened = PTHREAD_ONCE_INIT;
+static comm_nccl_calls found;
+static char failure[512];
+
+/* This library itself, with all that is linked to it. */
+static void *open_own(void)
+{
+    Dl_info info;
+    void *own = dladdr(failure, &info) ? dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    return own && dlsym(own, "ncclGetVersion") ? own : NULL;
+}
+
+static bool find_calls(void *library)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+        bool needed;
+    } entry[] = {
+#define CALL(call) {"nccl" #call, offsetof(comm_nccl_calls, call), true},
+        COMM_NCCL_CALLS(CALL)
+#undef CALL
+#define CALL(call) {"nccl" #call, offsetof(comm_nccl_calls, call), false},
+            COMM_NCCL_OPTIONAL(CALL)
+#undef CALL
+    };
+    for (size_t i = 0; i < sizeof entry / sizeof *entry; i++) {
+        void *call = dlsym(library, entry[i].name);
+        *(void **)((char *)&found + entry[i].offset) = call;
+        if (call || !entry[i].needed) continue;
+        snprintf(failure, sizeof failure, "this libnccl has no %s", entry[i].name);
+        return false;
+    }
+    return true;
+}
+
+static void open_library(void)
+{
+    const char *named = getenv("KOLO_NCCL_LIBRARY");
+    void *library = named && *named ? dlopen(named, RTLD_NOW | RTLD_LOCAL) : open_own();
+    if (!library && !(named && *named)) library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        const char *words = dlerror();
+        snprintf(failure, sizeof failure, "no NCCL: %s",
+                 words ? words : "the dynamic linker gives no reason");
+    } else if (find_calls(library) &&
+               (found.GetVersion(&found.version) != ncclSuccess || found.version < LEAST)) {
+        snprintf(failure, sizeof failure, "NCCL %d.%d is too old: 2.18 is needed", found.version / 10000,
+                 found.version / 100 % 100);
+    }
+}
+
+int comm_link_open(comm_link *link)
+{
+    pthread_once(&opened, open_library);
+    if (*failure) return kolo_fail(KOLO_ELAUNCH, "%s", failure);
+    link->calls = &found;
+    return 0;
+}
+
+/* ---- a communicator ------------------------------------------------------------------------------------ */
 
 void comm_link_make(comm_link *link)
 {
@@ -14,17 +82,11 @@ void comm_link_make(comm_link *link)
 
 int comm_link_version(char *text, size_t bytes)
 {
-    const comm_nccl_calls *calls = comm_nccl_open();
-    if (!calls) return KOLO_ELAUNCH;
-    int v = calls->version;
+    comm_link link;
+    KOLO_TRY(comm_link_open(&link));
+    int v = link.calls->version;
     snprintf(text, bytes, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
     return 0;
-}
-
-int comm_link_open(comm_link *link)
-{
-    link->calls = comm_nccl_open();
-    return link->calls ? 0 : KOLO_ELAUNCH;
 }
 
 ncclResult_t comm_link_join(comm_link *link, int size, int rank, ncclUniqueId *ids, int roots)

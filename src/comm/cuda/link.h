@@ -3,12 +3,31 @@
 #ifndef KOLO_COMM_CUDA_LINK_H
 #define KOLO_COMM_CUDA_LINK_H
 
+#include <nccl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "comm/core/gpu_channel.h"
-#include "comm/cuda/nccl_calls.h"
+
+/* it never settles on these lines */
+/* clang-format off */
+#define COMM_NCCL_CALLS(CALL) \
+    CALL(GetVersion) CALL(GetErrorString) CALL(GetUniqueId) CALL(CommInitRankConfig) CALL(CommGetAsyncError) \
+    CALL(CommFinalize) CALL(CommDestroy) CALL(CommAbort) CALL(AllReduce) CALL(Reduce) CALL(ReduceScatter) \
+    CALL(Broadcast) CALL(AllGather) CALL(Send) CALL(Recv) CALL(GroupStart) CALL(GroupEnd)
+/* NULL where this NCCL is too old for them. */
+#define COMM_NCCL_OPTIONAL(CALL) \
+    CALL(GetLastError) CALL(CommInitRankScalable) CALL(MemAlloc) CALL(MemFree) CALL(CommRegister) \
+    CALL(CommDeregister)
+/* clang-format on */
+
+typedef struct comm_nccl_calls {
+    int version;
+#define CALL(name) __typeof__(nccl##name) *name;
+    COMM_NCCL_CALLS(CALL) COMM_NCCL_OPTIONAL(CALL)
+#undef CALL
+} comm_nccl_calls;
 
 typedef struct comm_link {
     const comm_nccl_calls *calls;
@@ -22,7 +41,11 @@ typedef struct comm_link {
 void comm_link_make(comm_link *link);
 /* "2.28.9", or KOLO_ELAUNCH: there is no NCCL that can be used. */
 int comm_link_version(char *text, size_t bytes);
-int comm_link_open(comm_link *link); /* NCCL itself; joins nobody */
+/* NCCL itself, which is opened once, when GPUs are to be joined: a program on one GPU does not wait for
+ * it, and a system without it stages through host memory. It is KOLO_NCCL_LIBRARY (a file); else what is
+ * linked to this library; else libnccl.so.2 as the dynamic linker finds it. KOLO_ELAUNCH: none, or older
+ * than 2.18. */
+int comm_link_open(comm_link *link);
 /* Begins to join; settled by polling. ids: [roots]. */
 ncclResult_t comm_link_join(comm_link *link, int size, int rank, ncclUniqueId *ids, int roots);
 /* ncclInProgress while NCCL still works at the last call (its stream may not be touched before it is done);
