@@ -1,6 +1,6 @@
 /* For LD_PRELOAD: a kolo on one node of a private Slurm that is slow, or whose clock is wrong.
  *
- *     SLOW_NODE=n3      there computing pauses 4 ms after every 0.5 ms, and every MPI_Isend waits 20 ms
+ *     SLOW_NODE=n3      there computing pauses 4 ms after every 0.5 ms, and every MPI_Isend waits 80 ms
  *     WRONG_CLOCK=n2    there CLOCK_REALTIME is 5 s ahead
  *
  * Others are left alone: other programs, and nodes of other names (SLURMD_NODENAME). */
@@ -75,7 +75,7 @@ int MPI_Isend(const void *data, int count, void *type, int to, int tag, void *co
         void *found = dlsym(RTLD_NEXT, "MPI_Isend");
         memcpy(&next, &found, sizeof next);
     }
-    if (slow) pause_for(20);
+    if (slow) pause_for(80);
     return next(data, count, type, to, tag, comm, request);
 }
 
