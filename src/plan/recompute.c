@@ -21,7 +21,8 @@ struct kolo_recompute {
     int64_t *gradients; /* [backs] bytes alive at it that the backward half made */
     int64_t *before;    /* [backs] those without what it begins itself */
     int64_t base;       /* images and labels that gradients read */
-    kolo_span_cost *stored, *again;
+    kolo_span_cost *stored, *again; /* again: spans of 1 to `longest` steps from each on */
+    int longest;
 };
 
 /* ---- the chain ---- */
@@ -352,18 +353,39 @@ static void span_free(span *s)
     free(s->kept);
 }
 
-static int weigh_spans(kolo_recompute *r)
+static int weigh_stored(kolo_recompute *r)
 {
-    const int n = r->steps;
     span s;
     int rc = span_alloc(&s, r);
-    r->stored = kolo_alloc((size_t)(n + 1) * sizeof *r->stored);
-    r->again = kolo_alloc(((size_t)n * (size_t)n + 1) * sizeof *r->again);
-    if (rc == 0 && (!r->stored || !r->again)) rc = KOLO_ENOMEM;
-    for (int i = 0; rc == 0 && i < n; i++) {
-        r->stored[i] = cost_of(&s, i, i, false);
-        for (int j = i; j < n; j++) r->again[i * n + j] = cost_of(&s, i, j, true);
-    }
+    r->stored = kolo_alloc((size_t)(r->steps + 1) * sizeof *r->stored);
+    if (rc == 0 && !r->stored) rc = KOLO_ENOMEM;
+    for (int i = 0; rc == 0 && i < r->steps; i++) r->stored[i] = cost_of(&s, i, i, false);
+    span_free(&s);
+    return rc;
+}
+
+/* Of a chain of n steps all spans take n^3 / 6 looks at a step. Those of a long one are no longer than what
+ * makes it as many as of LOOKED_AT steps; parts of images make chains of thousands. */
+enum { LOOKED_AT = 700 };
+static int longest_of(int64_t n)
+{
+    int64_t longest = n;
+    while (n > LOOKED_AT && n * longest * longest * 3 > (int64_t)LOOKED_AT * LOOKED_AT * LOOKED_AT) longest--;
+    return (int)longest;
+}
+
+/* When they are asked for: blocks need none of the others. */
+static int weigh_spans(kolo_recompute *r)
+{
+    span s;
+    if (r->again) return 0;
+    r->longest = longest_of(r->steps);
+    int rc = span_alloc(&s, r);
+    r->again = kolo_alloc(((size_t)r->steps * (size_t)r->longest + 1) * sizeof *r->again);
+    if (rc == 0 && !r->again) rc = KOLO_ENOMEM;
+    for (int i = 0; rc == 0 && i < r->steps; i++)
+        for (int k = 0; k < r->longest && i + k < r->steps; k++)
+            r->again[(int64_t)i * r->longest + k] = cost_of(&s, i, i + k, true);
     span_free(&s);
     return rc;
 }
@@ -381,7 +403,7 @@ int kolo_recompute_create(kolo_recompute **out, const kolo_plan *plan, const dou
         list_operations(r);
         find_uses(r);
         weigh_gradients(r);
-        rc = weigh_spans(r);
+        rc = weigh_stored(r);
     }
     if (rc < 0) kolo_recompute_destroy(out);
     return rc;
@@ -407,7 +429,7 @@ void kolo_recompute_destroy(kolo_recompute **recompute)
 
 static kolo_spans chain_of(const kolo_recompute *r)
 {
-    return (kolo_spans){.steps = r->steps, .stored = r->stored, .again = r->again};
+    return (kolo_spans){.steps = r->steps, .longest = r->longest, .stored = r->stored, .again = r->again};
 }
 
 int64_t kolo_recompute_plain(const kolo_recompute *r)
@@ -418,10 +440,12 @@ int64_t kolo_recompute_plain(const kolo_recompute *r)
     return r->base + most;
 }
 
-int64_t kolo_recompute_least(const kolo_recompute *r)
+int kolo_recompute_least(kolo_recompute *r, int64_t *bytes)
 {
+    KOLO_TRY(weigh_spans(r));
     const kolo_spans chain = chain_of(r);
-    return r->base + kolo_spans_least(&chain);
+    *bytes = r->base + kolo_spans_least(&chain);
+    return 0;
 }
 
 /* first: [steps] as kolo_spans_solve says it */
@@ -438,9 +462,9 @@ static void drop(const kolo_recompute *r, const int *first, kolo_form *form)
     }
 }
 
-int kolo_recompute_choose(const kolo_recompute *r, int64_t budget, kolo_form *form,
-                          kolo_recompute_choice *choice)
+int kolo_recompute_choose(kolo_recompute *r, int64_t budget, kolo_form *form, kolo_recompute_choice *choice)
 {
+    KOLO_TRY(weigh_spans(r));
     const kolo_spans chain = chain_of(r);
     int *first = kolo_alloc((size_t)(r->steps + 1) * sizeof *first);
     int rc = first ? kolo_spans_solve(&chain, budget - r->base, first, &choice->seconds, &choice->exact)
@@ -468,7 +492,9 @@ int kolo_recompute_blocks(const kolo_recompute *r, kolo_form *form, kolo_recompu
     int *depth = kolo_alloc((size_t)(r->plan->graph->tensors + 1) * sizeof *depth),
         *first = kolo_alloc((size_t)(n + 1) * sizeof *first),
         *block = kolo_alloc((size_t)(n + 1) * sizeof *block);
-    const int rc = depth && first && block ? 0 : KOLO_ENOMEM;
+    span s;
+    int rc = span_alloc(&s, r);
+    if (rc == 0 && (!depth || !first || !block)) rc = KOLO_ENOMEM;
     *choice = (kolo_recompute_choice){.exact = true};
     if (rc == 0) {
         kolo_plan_depths(r->plan->graph, depth);
@@ -476,10 +502,11 @@ int kolo_recompute_blocks(const kolo_recompute *r, kolo_form *form, kolo_recompu
         for (int i = 0, end; i < n; i = end) {
             for (end = i; end < n && block[end] == block[i];) end++;
             for (int k = i; k < end; k++) first[k] = end == n ? -1 : i;
-            if (end < n) choice->seconds += r->again[i * n + end - 1].seconds;
+            if (end < n) choice->seconds += cost_of(&s, i, end - 1, true).seconds;
         }
         drop(r, first, form);
     }
+    span_free(&s);
     free(depth);
     free(first);
     free(block);

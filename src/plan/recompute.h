@@ -20,9 +20,9 @@ int kolo_recompute_create(kolo_recompute **recompute, const kolo_plan *plan, con
 void kolo_recompute_destroy(kolo_recompute **recompute);
 
 /* The most bytes alive at once in ACTIVATION, as counted here: with nothing dropped, and the least of all
- * cuts. */
+ * cuts (of very long chains: of those without long spans). */
 int64_t kolo_recompute_plain(const kolo_recompute *recompute);
-int64_t kolo_recompute_least(const kolo_recompute *recompute);
+int kolo_recompute_least(kolo_recompute *recompute, int64_t *bytes);
 
 typedef struct kolo_recompute_choice {
     double seconds; /* of a micro-batch, to do again */
@@ -31,7 +31,7 @@ typedef struct kolo_recompute_choice {
 
 /* form: [graph->tensors] set to dropped or kept for the tensors of the plan's forward operations, others are
  * left as they are. The cut of least seconds within `budget` bytes. 1: none fits. */
-int kolo_recompute_choose(const kolo_recompute *recompute, int64_t budget, kolo_form *form,
+int kolo_recompute_choose(kolo_recompute *recompute, int64_t budget, kolo_form *form,
                           kolo_recompute_choice *choice);
 /* Every block of the network is done again from what goes into it. Blocks are those of kolo_plan_depths:
  * layers by the name of their parameters. The last is kept, as its gradients come at once. */

@@ -67,6 +67,12 @@ static bool prune(cuts *c)
     return false;
 }
 
+/* The first step with which a span that ends here may begin. */
+static int earliest(const kolo_spans *chain, int end)
+{
+    return end > chain->longest ? end - chain->longest : 0;
+}
+
 static int search(const kolo_spans *chain, int64_t budget, cuts *at, bool *exact)
 {
     const int n = chain->steps;
@@ -75,8 +81,8 @@ static int search(const kolo_spans *chain, int64_t budget, cuts *at, bool *exact
     at[0].n = 1;
     for (int end = 1; end <= n; end++) {
         KOLO_TRY(extend(&at[end - 1], end - 1, &chain->stored[end - 1], true, budget, &at[end]));
-        for (int begin = 0; begin < end; begin++)
-            KOLO_TRY(extend(&at[begin], begin, &chain->again[begin * n + end - 1], false, budget, &at[end]));
+        for (int begin = earliest(chain, end); begin < end; begin++)
+            KOLO_TRY(extend(&at[begin], begin, kolo_span_again(chain, begin, end), false, budget, &at[end]));
         if (at[end].n && !prune(&at[end])) *exact = false;
     }
     return 0;
@@ -87,7 +93,7 @@ int kolo_spans_solve(const kolo_spans *chain, int64_t budget, int *first, double
     const int n = chain->steps;
     cuts *at = kolo_alloc((size_t)(n + 1) * sizeof *at);
     int rc = at ? 0 : KOLO_ENOMEM;
-    *exact = true;
+    *exact = chain->longest >= n;
     if (rc == 0) rc = search(chain, budget, at, exact);
     if (rc == 0 && at[n].n == 0) rc = 1;
     if (rc == 0) { /* the last keeps most and takes least */
@@ -112,9 +118,11 @@ static int64_t least_kept(const kolo_spans *chain, int64_t budget, int64_t *less
     less[0] = 0;
     for (int end = 1; end <= n; end++) {
         less[end] = -1;
-        for (int begin = -1; begin < end; begin++) {
-            const int from = begin < 0 ? end - 1 : begin;
-            const kolo_span_cost *s = begin < 0 ? &chain->stored[from] : &chain->again[from * n + end - 1];
+        const int early = earliest(chain, end);
+        for (int begin = early - 1; begin < end; begin++) {
+            const int from = begin < early ? end - 1 : begin;
+            const kolo_span_cost *s =
+                begin < early ? &chain->stored[from] : kolo_span_again(chain, from, end);
             if (less[from] < 0 || less[from] + s->peak > budget) continue;
             if (less[end] < 0 || less[from] + s->kept < less[end]) less[end] = less[from] + s->kept;
         }

@@ -14,14 +14,21 @@ typedef struct kolo_span_cost {
 } kolo_span_cost;
 
 typedef struct kolo_spans {
-    int steps;
+    int steps, longest;           /* spans that are done again have so many steps at most */
     const kolo_span_cost *stored; /* [steps] */
-    const kolo_span_cost *again;  /* [steps][steps] from step, through step */
+    const kolo_span_cost *again;  /* [steps][longest] from a step on, of 1, 2, ... steps */
 } kolo_spans;
+
+/* Of steps [begin, end), at most `longest`. */
+static inline const kolo_span_cost *kolo_span_again(const kolo_spans *chain, int begin, int end)
+{
+    return &chain->again[(int64_t)begin * chain->longest + end - begin - 1];
+}
 
 /* The cut of least seconds in which no span's peak, with what those before it keep, is beyond `budget`:
  * first[steps]: with which step the span begins that is done again with step i; -1: it is stored.
- * 1: none fits. *exact: none takes less; else more cuts were of use than are compared. Dynamic programming
+ * 1: none fits. *exact: none takes less; else more cuts were of use than are compared, or spans longer
+ * than `longest` were left out. Dynamic programming
  * over the ends of spans: of those that end at one step a cut is out if another keeps no more and takes no
  * more. */
 int kolo_spans_solve(const kolo_spans *chain, int64_t budget, int *first, double *seconds, bool *exact);

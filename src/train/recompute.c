@@ -91,7 +91,9 @@ static int fit(task *t)
 /* Keeps the least. */
 static int drop_most(task *t)
 {
-    KOLO_TRY(kolo_recompute_choose(t->problem, kolo_recompute_least(t->problem), t->form, &t->choice));
+    int64_t least;
+    KOLO_TRY(kolo_recompute_least(t->problem, &least));
+    KOLO_TRY(kolo_recompute_choose(t->problem, least, t->form, &t->choice));
     return make(t);
 }
 

@@ -26,10 +26,11 @@ check_report() { # NAME HOW VICTIM SURVIVORS TEXT
     text+=" what follows step number 19 .*$(gone "$2").*; last begun: .*bucket 0, action 10 of step number 20"
     is "$(grep -cE "$text" "$ROOM/$1.out")" "$4" \
         "$5: every survivor names the rank, its host, its step, and how far all came"
-    awk '/^rank/ { if ($6 + 0 > 10) late = 1 } /no word|nothing yet/ { late = 1 }
-        END { exit late || NR == 0 }' \
+    # where cores are shared, what another node answers may come when the report is out
+    awk '/^rank/ { reports++; if ($6 + 0 > 10) late = 1 } /no word|nothing yet/ { silent++ }
+        END { exit late || silent == reports || NR == 0 }' \
         "$ROOM/$1.out"
-    ok $? "$5: within 10 s" || sed 's/^/# /' "$ROOM/$1.out" "$ROOM/$1.err"
+    ok $? "$5: within 10 s, with how far all came" || sed 's/^/# /' "$ROOM/$1.out" "$ROOM/$1.err"
 }
 
 # --- kolo train: what the job reports
