@@ -1,32 +1,36 @@
 /* The error of every algorithm of a convolution, against sums in f64: an algorithm may be chosen by a clock
  * only if it is right. */
 #include "golden_file.h"
+#include "ops/cpu/conv_direct.h"
 #include "ops/cpu/conv_pointwise.h"
 #include "ops/cpu/conv_winograd.h"
 #include "ops/cpu/dnnl.h"
 #include "ops_rig.h"
 
 typedef struct shape {
-    int64_t rows, in, out, size, kernel, pad, block;
+    int64_t rows, in, out, size, kernel, pad, block, stride;
 } shape;
+
+static int64_t side_of_y(const shape *s) { return (s->size + 2 * s->pad - s->kernel) / s->stride + 1; }
 
 /* f64 results: y, dx, dw */
 static void reference(const shape *s, const float *x, const float *w, const float *dy, double *y, double *dx,
                       double *dw)
 {
-    int64_t n = s->size, k = s->kernel;
-    memset(y, 0, (size_t)(s->rows * s->out * n * n) * sizeof *y);
+    int64_t n = s->size, m = side_of_y(s), k = s->kernel;
+    memset(y, 0, (size_t)(s->rows * s->out * m * m) * sizeof *y);
     memset(dx, 0, (size_t)(s->rows * s->in * n * n) * sizeof *dx);
     memset(dw, 0, (size_t)(s->out * s->in * k * k) * sizeof *dw);
     for (int64_t b = 0; b < s->rows; b++)
         for (int64_t o = 0; o < s->out; o++)
             for (int64_t c = 0; c < s->in; c++)
-                for (int64_t i = 0; i < n * n; i++)
+                for (int64_t i = 0; i < m * m; i++)
                     for (int64_t t = 0; t < k * k; t++) {
-                        int64_t h = i / n + t / k - s->pad, v = i % n + t % k - s->pad;
+                        int64_t h = i / m * s->stride + t / k - s->pad,
+                                v = i % m * s->stride + t % k - s->pad;
                         if (h < 0 || v < 0 || h >= n || v >= n) continue;
                         int64_t at_x = (b * s->in + c) * n * n + h * n + v,
-                                at_y = (b * s->out + o) * n * n + i, at_w = (o * s->in + c) * k * k + t;
+                                at_y = (b * s->out + o) * m * m + i, at_w = (o * s->in + c) * k * k + t;
                         y[at_y] += (double)x[at_x] * (double)w[at_w];
                         dx[at_x] += (double)dy[at_y] * (double)w[at_w];
                         dw[at_w] += (double)dy[at_y] * (double)x[at_x];
@@ -54,10 +58,10 @@ static kolo_backend *told(const shape *s, const char *algorithm)
     char text[1024] = "";
     for (int i = 0; i < 3; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text),
-                 "%s f32 x %ld %ld %ld %ld w %ld %ld %ld %ld s 1 1 p %ld %ld d 1 1 g 1 b %ld %ld = %s\n",
+                 "%s f32 x %ld %ld %ld %ld w %ld %ld %ld %ld s %ld %ld p %ld %ld d 1 1 g 1 b %ld %ld = %s\n",
                  op[i], (long)s->rows, (long)s->in, (long)s->size, (long)s->size, (long)s->out, (long)s->in,
-                 (long)s->kernel, (long)s->kernel, (long)s->pad, (long)s->pad,
-                 (long)(s->block == RIG_NHWC ? s->in : s->block),
+                 (long)s->kernel, (long)s->kernel, (long)s->stride, (long)s->stride, (long)s->pad,
+                 (long)s->pad, (long)(s->block == RIG_NHWC ? s->in : s->block),
                  (long)(s->block == RIG_NHWC ? s->out : s->block), algorithm);
     kolo_backend_config config = {.threads = 2, .choices = text};
     kolo_backend *b = NULL;
@@ -78,7 +82,7 @@ static void check(const shape *s, const char *algorithm, double allowed)
     kolo_graph *g = r.g;
     kolo_conv_spec spec = {.out = s->out,
                            .kernel = {s->kernel, s->kernel},
-                           .stride = {1, 1},
+                           .stride = {s->stride, s->stride},
                            .pad = {s->pad, s->pad},
                            .weight = rig_init};
     int x = rig_input(&r, "x", 4, (const int64_t[]){s->rows, s->in, s->size, s->size}),
@@ -104,8 +108,9 @@ static void check(const shape *s, const char *algorithm, double allowed)
     }
     double ey = error_of(&r, y, wy), ex = error_of(&r, g->grad[x], wx), ew = error_of(&r, g->grad[w], ww);
     ok(ey < allowed && ex < allowed && ew < allowed,
-       "%ldx%ld %ld -> %ld at %ld, %s: y %.2g, dx %.2g, dw %.2g of f64's norm (%s)", (long)s->kernel,
-       (long)s->kernel, (long)s->in, (long)s->out, (long)s->size, algorithm, ey, ex, ew, names);
+       "%ldx%ld / %ld %ld -> %ld at %ld, %s: y %.2g, dx %.2g, dw %.2g of f64's norm (%s)", (long)s->kernel,
+       (long)s->kernel, (long)s->stride, (long)s->in, (long)s->out, (long)s->size, algorithm, ey, ex, ew,
+       names);
     free(fx), free(fw), free(fy), free(wx), free(ww), free(wy);
     rig_close(&r);
     kolo_backend_destroy(&backend);
@@ -252,6 +257,49 @@ static void check_pointwise(void)
     ok(!memcmp(plain, x, sizeof x), "and a gradient of x is added to what stands there");
 }
 
+/* Stride 2: a bias, what is added to the gradient of x, and sums over the pixels of dy; by one thread and by
+ * three, which have the same bytes. */
+static void check_direct(void)
+{
+    enum { ROWS = 3, IN = 32, OUT = 64, SIDE = 15, HALF = 8, MAP = ROWS * IN * SIDE * SIDE };
+    enum { RESULTS = ROWS * OUT * HALF * HALF, WEIGHTS = IN * OUT * 9 };
+    static float w[WEIGHTS], x[MAP], y[RESULTS], plain[RESULTS], dx[MAP], dw[2][WEIGHTS], more[OUT], sum[OUT];
+    const kolo_view in = {ROWS, IN, SIDE, SIDE, IN / 16, 16, SIDE * SIDE, false};
+    const kolo_view out = {ROWS, OUT, HALF, HALF, OUT / 16, 16, HALF * HALF, false};
+    const kolo_conv_direct one = {in, out, {3, 3}, 2, {1, 1}, 1}, three = {in, out, {3, 3}, 2, {1, 1}, 3};
+    bool added = true, summed = true;
+    size_t bytes = 0;
+    for (int pass = KOLO_DNNL_FORWARD; pass <= KOLO_DNNL_WEIGHT; pass++) {
+        const size_t needed = kolo_conv_direct_bytes(&three, (enum kolo_dnnl_pass)pass);
+        bytes = needed > bytes ? needed : bytes;
+    }
+    void *space = malloc(bytes);
+    golden_fill("w", 5, 0, golden_unit, w, WEIGHTS);
+    golden_fill("x", 5, 0, golden_unit, x, MAP);
+    golden_fill("bias", 5, 0, golden_unit, more, OUT);
+    kolo_conv_direct_forward(&one, x, w, NULL, plain, space);
+    kolo_conv_direct_forward(&three, x, w, more, y, space);
+    for (int i = 0; i < RESULTS; i++) {
+        const int channel = i / (HALF * HALF) / 16 % (OUT / 16) * 16 + i % 16;
+        added = added && y[i] == plain[i] + more[channel];
+    }
+    ok(added, "own direct: a bias is added to every channel");
+    kolo_conv_direct_weight(&one, x, dw[0], NULL, y, space);
+    kolo_conv_direct_weight(&three, x, dw[1], sum, y, space);
+    for (int c = 0; c < OUT; c++) {
+        double want = 0;
+        for (int i = 0; i < RESULTS; i++)
+            if (i / (HALF * HALF) / 16 % (OUT / 16) * 16 + i % 16 == c) want += (double)y[i];
+        summed = summed && fabs((double)sum[c] - want) < 1e-5 * (1 + fabs(want));
+    }
+    ok(!memcmp(dw[0], dw[1], sizeof *dw) && summed, "its gradients, by one thread and by three");
+    kolo_conv_direct_data(&three, dx, w, y, NULL, space, false);
+    for (int i = 0; i < MAP; i++) dx[i] += x[i];
+    kolo_conv_direct_data(&three, x, w, y, x, space, true);
+    ok(!memcmp(dx, x, sizeof x), "and a gradient of x is added to what stands there");
+    free(space);
+}
+
 static void check_limits(void)
 {
     kolo_dnnl *d = NULL;
@@ -268,10 +316,14 @@ static void check_limits(void)
 
 int main(void)
 {
-    const shape wide = {2, 64, 64, 28, 3, 1, 16}, few = {9, 6, 16, 14, 5, 2, 1}, one = {9, 1, 6, 28, 5, 2, 1};
-    const shape bottleneck = {2, 64, 256, 7, 1, 0, 16}, deep = {3, 544, 96, 6, 1, 0, 16};
-    const shape odd = {3, 48, 80, 13, 3, 1, 16}, whole_pixels = {2, 32, 48, 7, 3, 1, RIG_NHWC};
-    const shape many = {2, 160, 288, 7, 3, 1, 16}; /* channels: more than a block of weights */
+    const shape wide = {2, 64, 64, 28, 3, 1, 16, 1}, few = {9, 6, 16, 14, 5, 2, 1, 1},
+                one = {9, 1, 6, 28, 5, 2, 1, 1};
+    const shape bottleneck = {2, 64, 256, 7, 1, 0, 16, 1}, deep = {3, 544, 96, 6, 1, 0, 16, 1};
+    const shape odd = {3, 48, 80, 13, 3, 1, 16, 1}, whole_pixels = {2, 32, 48, 7, 3, 1, RIG_NHWC, 1};
+    const shape many = {2, 160, 288, 7, 3, 1, 16, 1}; /* channels: more than a block of weights */
+    const shape two = {2, 64, 64, 28, 3, 1, 16, 2}, two_odd = {3, 160, 96, 15, 3, 1, 16, 2};
+    const shape two_deep = {5, 288, 352, 14, 3, 1, 16, 2}, two_small = {3, 32, 64, 7, 3, 1, 16, 2};
+    const shape two_by_two = {3, 160, 96, 15, 2, 0, 16, 2};
     check_trials(); /* before anything else takes memory: it goes by the peak */
     check(&wide, "direct", 1e-6);
     check(&wide, "winograd", 1e-5);
@@ -281,11 +333,17 @@ int main(void)
     check(&many, "own winograd", 1e-5);
     check(&bottleneck, "own pointwise", 1e-6);
     check(&deep, "own pointwise", 1e-6);
+    check(&two, "own direct", 1e-6);
+    check(&two_odd, "own direct", 1e-6);
+    check(&two_deep, "own direct", 1e-6);
+    check(&two_small, "own direct", 1e-6);
+    check(&two_by_two, "own direct", 1e-6);
     check(&few, "small", 1e-6);
     check(&few, "direct", 1e-6);
     check(&one, "small", 1e-6);
     check_arranged();
     check_pointwise();
+    check_direct();
     check_limits();
     return done_testing();
 }

@@ -226,6 +226,7 @@ static const candidate candidates[] = {{"small", KOLO_CONV_SMALL, false, false, 
                                        {"winograd in place", KOLO_CONV_LIBRARY, true, true, false},
                                        {"own winograd", KOLO_CONV_WINOGRAD, true, false, false},
                                        {"own pointwise", KOLO_CONV_POINTWISE, false, false, false},
+                                       {"own direct", KOLO_CONV_DIRECT, false, false, false},
                                        {"widened", KOLO_CONV_LIBRARY, false, true, true},
                                        {"widened winograd", KOLO_CONV_LIBRARY, true, true, true}};
 #define CANDIDATES ((int)(sizeof candidates / sizeof *candidates))

@@ -44,12 +44,28 @@ static bool pointwise_fits(const kolo_conv_shape *s, kolo_conv_pointwise *p)
     return one && a->stride[0] == 1 && a->stride[1] == 1 && kolo_conv_pointwise_fits(p, s->pass);
 }
 
-bool kolo_conv_own_blocks(enum kolo_conv_own_kind kind)
+static bool direct_fits(const kolo_conv_shape *s, kolo_conv_direct *d)
 {
-    return kind == KOLO_CONV_POINTWISE || kind == KOLO_CONV_WINOGRAD;
+    const kolo_attributes *a = s->a;
+    *d = (kolo_conv_direct){.x = kolo_cpu_view(s->x, s->lx),
+                            .y = kolo_cpu_view(s->y, s->ly),
+                            .stride = a->stride[0],
+                            .threads = s->threads};
+    memcpy(d->kernel, a->kernel, sizeof d->kernel);
+    memcpy(d->pad, a->pad, sizeof d->pad);
+    const bool plain = a->groups == 1 && a->dilation[0] == 1 && a->dilation[1] == 1;
+    return plain && a->stride[0] == 2 && a->stride[1] == 2 && kolo_conv_direct_fits(d, s->pass);
 }
 
-bool kolo_conv_own_adds(enum kolo_conv_own_kind kind) { return kind == KOLO_CONV_POINTWISE; }
+bool kolo_conv_own_blocks(enum kolo_conv_own_kind kind)
+{
+    return kind == KOLO_CONV_POINTWISE || kind == KOLO_CONV_DIRECT || kind == KOLO_CONV_WINOGRAD;
+}
+
+bool kolo_conv_own_adds(enum kolo_conv_own_kind kind)
+{
+    return kind == KOLO_CONV_POINTWISE || kind == KOLO_CONV_DIRECT;
+}
 
 bool kolo_conv_own_fits(const kolo_conv_shape *s, enum kolo_conv_own_kind kind, kolo_conv_own *own)
 {
@@ -57,6 +73,7 @@ bool kolo_conv_own_fits(const kolo_conv_shape *s, enum kolo_conv_own_kind kind, 
     own->pass = s->pass;
     if (kind == KOLO_CONV_WINOGRAD) return winograd_fits(s, &own->winograd);
     if (kind == KOLO_CONV_POINTWISE) return pointwise_fits(s, &own->pointwise);
+    if (kind == KOLO_CONV_DIRECT) return direct_fits(s, &own->direct);
     return kind == KOLO_CONV_SMALL ? small_fits(s, &own->small) : depthwise_fits(s, &own->depthwise);
 }
 
@@ -64,6 +81,7 @@ size_t kolo_conv_own_bytes(const kolo_conv_own *o)
 {
     if (o->kind == KOLO_CONV_WINOGRAD) return kolo_conv_winograd_bytes(&o->winograd, o->pass);
     if (o->kind == KOLO_CONV_POINTWISE) return kolo_conv_pointwise_bytes(&o->pointwise, o->pass);
+    if (o->kind == KOLO_CONV_DIRECT) return kolo_conv_direct_bytes(&o->direct, o->pass);
     if (o->kind == KOLO_CONV_DEPTHWISE) return kolo_conv_depthwise_bytes(&o->depthwise, o->pass);
     return o->pass == KOLO_DNNL_FORWARD ? kolo_conv_small_forward_bytes(&o->small)
            : o->pass == KOLO_DNNL_DATA  ? kolo_conv_small_data_bytes(&o->small)
@@ -89,6 +107,15 @@ static void run_pointwise(const kolo_conv_own *o, void *const *p, void *workspac
     else kolo_conv_pointwise_weight(s, p[X], p[W], p[BIAS], p[Y]);
 }
 
+static void run_direct(const kolo_conv_own *o, void *const *p, void *workspace, bool arranged)
+{
+    const kolo_conv_direct *s = &o->direct;
+    if (o->pass == KOLO_DNNL_FORWARD) kolo_conv_direct_forward(s, p[X], p[W], p[BIAS], p[Y], workspace);
+    else if (o->pass == KOLO_DNNL_DATA)
+        kolo_conv_direct_data(s, p[X], p[W], p[Y], p[BIAS], workspace, arranged);
+    else kolo_conv_direct_weight(s, p[X], p[W], p[BIAS], p[Y], workspace);
+}
+
 static void run_winograd(const kolo_conv_own *o, void *const *p, void *workspace, bool arranged)
 {
     const kolo_conv_winograd *w = &o->winograd;
@@ -102,6 +129,7 @@ void kolo_conv_own_run(const kolo_conv_own *o, void *const p[4], void *workspace
 {
     if (o->kind == KOLO_CONV_SMALL) run_small(o, p, workspace);
     else if (o->kind == KOLO_CONV_POINTWISE) run_pointwise(o, p, workspace, arranged);
+    else if (o->kind == KOLO_CONV_DIRECT) run_direct(o, p, workspace, arranged);
     else if (o->kind == KOLO_CONV_WINOGRAD) run_winograd(o, p, workspace, arranged);
     else if (o->pass == KOLO_DNNL_FORWARD)
         kolo_conv_depthwise_forward(&o->depthwise, p[X], p[W], p[BIAS], p[Y], workspace);
@@ -113,6 +141,7 @@ const char *kolo_conv_own_name(enum kolo_conv_own_kind kind)
 {
     return kind == KOLO_CONV_SMALL       ? "own small"
            : kind == KOLO_CONV_POINTWISE ? "own pointwise"
+           : kind == KOLO_CONV_DIRECT    ? "own direct"
            : kind == KOLO_CONV_WINOGRAD  ? "own winograd"
                                          : "own depthwise";
 }

@@ -1,10 +1,11 @@
 /* The convolutions that own loops compute better than a library: of few channels (conv_small.h), depthwise
- * ones (conv_depthwise.h), 1 x 1 (conv_pointwise.h), and 3 x 3 by Winograd's minimal filtering
- * (conv_winograd.h). */
+ * ones (conv_depthwise.h), 1 x 1 (conv_pointwise.h), of stride 2 (conv_direct.h), and 3 x 3 by Winograd's
+ * minimal filtering (conv_winograd.h). */
 #ifndef KOLO_OPS_CPU_CONV_OWN_H
 #define KOLO_OPS_CPU_CONV_OWN_H
 
 #include "ops/cpu/conv_depthwise.h"
+#include "ops/cpu/conv_direct.h"
 #include "ops/cpu/conv_pointwise.h"
 #include "ops/cpu/conv_small.h"
 #include "ops/cpu/conv_winograd.h"
@@ -14,6 +15,7 @@ enum kolo_conv_own_kind {
     KOLO_CONV_SMALL,
     KOLO_CONV_DEPTHWISE,
     KOLO_CONV_POINTWISE,
+    KOLO_CONV_DIRECT,
     KOLO_CONV_WINOGRAD
 };
 typedef struct kolo_conv_own {
@@ -23,6 +25,7 @@ typedef struct kolo_conv_own {
         kolo_conv_small small;
         kolo_conv_depthwise depthwise;
         kolo_conv_pointwise pointwise;
+        kolo_conv_direct direct;
         kolo_conv_winograd winograd;
     };
 } kolo_conv_own;

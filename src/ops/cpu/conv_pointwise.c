@@ -130,22 +130,27 @@ void kolo_conv_pointwise_forward(const kolo_conv_pointwise *s, const float *x, c
     run(&p, s->x.rows, s->threads);
 }
 
-/* to [in][out][16 out][16 in] */
-KOLO_BODY turn_body(const float *w, float *to, int64_t in, int64_t out, int64_t i)
+KOLO_BODY turn_body(const float *w, float *to, int64_t in, int64_t out, int64_t taps, int64_t i)
 {
     for (int64_t o = 0; o < out; o++)
-        kolo_transpose16((kolo_v16 *)(to + (i * out + o) * BLOCK),
-                         (const kolo_v16 *)(w + (o * in + i) * BLOCK));
+        for (int64_t t = 0; t < taps; t++)
+            kolo_transpose16((kolo_v16 *)(to + ((i * out + o) * taps + t) * BLOCK),
+                             (const kolo_v16 *)(w + ((o * in + i) * taps + t) * BLOCK));
 }
-KOLO_WIDE(turn, (const float *w, float *to, int64_t in, int64_t out, int64_t i), (w, to, in, out, i))
+KOLO_WIDE(turn, (const float *w, float *to, int64_t in, int64_t out, int64_t taps, int64_t i),
+          (w, to, in, out, taps, i))
+
+void kolo_conv_turn(const float *w, float *to, int64_t in, int64_t out, int64_t taps, int threads)
+{
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t i = 0; i < in; i++) turn(w, to, in, out, taps, i);
+}
 
 void kolo_conv_pointwise_data(const kolo_conv_pointwise *s, float *dx, const float *w, const float *dy,
                               const float *other, void *workspace, bool arranged)
 {
     const product p = {dy, workspace, NULL, other, dx, s->y.blocks, s->x.blocks, s->x.pixels};
-#pragma omp parallel for schedule(static) num_threads(s->threads)
-    for (int64_t i = 0; i < (arranged ? 0 : s->x.blocks); i++)
-        turn(w, workspace, s->x.blocks, s->y.blocks, i);
+    if (!arranged) kolo_conv_turn(w, workspace, s->x.blocks, s->y.blocks, 1, s->threads);
     run(&p, s->x.rows, s->threads);
 }
 
@@ -218,16 +223,21 @@ KOLO_BODY block_body(const gradient *g, const piece *c, int64_t o, int64_t i, bo
 }
 KOLO_WIDE(block, (const gradient *g, const piece *c, int64_t o, int64_t i, bool add), (g, c, o, i, add))
 
-KOLO_BODY bias_body(const gradient *g, float *dbias, int64_t o)
+KOLO_BODY bias_body(const kolo_view *v, const float *dy, float *dbias, int64_t o)
 {
-    const kolo_view *v = &g->s->y;
     kolo_v16 sum = {0};
     for (int64_t n = 0; n < v->rows; n++)
         for (int64_t i = 0; i < v->pixels; i++)
-            sum += *(const kolo_v16 *)(g->dy + ((n * v->blocks + o) * v->pixels + i) * LANES);
+            sum += *(const kolo_v16 *)(dy + ((n * v->blocks + o) * v->pixels + i) * LANES);
     *(kolo_v16 *)(dbias + o * LANES) = sum;
 }
-KOLO_WIDE(bias, (const gradient *g, float *dbias, int64_t o), (g, dbias, o))
+KOLO_WIDE(bias, (const kolo_view *v, const float *dy, float *dbias, int64_t o), (v, dy, dbias, o))
+
+void kolo_conv_bias_gradient(const kolo_view *y, const float *dy, float *dbias, int threads)
+{
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t o = 0; o < y->blocks; o++) bias(y, dy, dbias, o);
+}
 
 /* Block pairs [from, end) of dw, of all pixels */
 static void blocks(const gradient *g, int64_t from, int64_t end)
@@ -252,7 +262,6 @@ void kolo_conv_pointwise_weight(const kolo_conv_pointwise *s, const float *x, fl
     {
         const int64_t n = omp_get_num_threads(), t = omp_get_thread_num();
         blocks(&g, all * t / n, all * (t + 1) / n);
-#pragma omp for schedule(static)
-        for (int64_t o = 0; o < (dbias ? s->y.blocks : 0); o++) bias(&g, dbias, o);
     }
+    if (dbias) kolo_conv_bias_gradient(&s->y, dy, dbias, s->threads);
 }

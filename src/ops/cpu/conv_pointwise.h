@@ -24,4 +24,9 @@ void kolo_conv_pointwise_data(const kolo_conv_pointwise *shape, float *dx, const
 void kolo_conv_pointwise_weight(const kolo_conv_pointwise *shape, const float *x, float *dw, float *dbias,
                                 const float *dy);
 
+/* Also for conv_direct.h: w (O/16, C/16, taps, 16 C, 16 O) to (C/16, O/16, taps, 16 O, 16 C), where C/16 and
+ * O/16 are in and out; the sums over dy's pixels. */
+void kolo_conv_turn(const float *w, float *to, int64_t in, int64_t out, int64_t taps, int threads);
+void kolo_conv_bias_gradient(const kolo_view *y, const float *dy, float *dbias, int threads);
+
 #endif

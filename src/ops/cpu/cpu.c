@@ -62,7 +62,7 @@ static const char *version(void)
 }
 
 /* One more where a pass has a candidate more: choices between the others are then made anew. */
-enum { CANDIDATES = 2 };
+enum { CANDIDATES = 3 };
 
 static int open_cpu(kolo_backend *b)
 {
