@@ -32,7 +32,8 @@ static inline void kolo_pause(void)
 }
 
 /* A thread of Kolo's own, named by what it is for (15 bytes of it): signals from outside are for the threads
- * that know what to do with them, so it has all of them blocked. KOLO_ENOMEM: there is none. */
+ * that know what to do with them, so it has all of them blocked. KOLO_ENOMEM: there is none; the text begins
+ * with what it was for. */
 int kolo_thread_start(pthread_t *thread, void *(*main)(void *), void *of, const char *purpose);
 
 #endif

@@ -27,10 +27,9 @@ static inline const kolo_span_cost *kolo_span_again(const kolo_spans *chain, int
 
 /* The cut of least seconds in which no span's peak, with what those before it keep, is beyond `budget`:
  * first[steps]: with which step the span begins that is done again with step i; -1: it is stored.
- * 1: none fits. *exact: none takes less; else more cuts were of use than are compared, or spans longer
- * than `longest` were left out. Dynamic programming
- * over the ends of spans: of those that end at one step a cut is out if another keeps no more and takes no
- * more. */
+ * 1: none fits. *exact: none takes less; else more cuts were of use than are compared, or spans longer than
+ * `longest` were left out. Dynamic programming over the ends of spans: of those that end at one step a cut is
+ * out if another keeps no more and takes no more. */
 int kolo_spans_solve(const kolo_spans *chain, int64_t budget, int *first, double *seconds, bool *exact);
 
 /* The least budget that some cut fits in; INT64_MAX: the chain is empty of cuts. */
