@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "data/image/exif.h"
 #include "data/image/jpeg.h"
 #include "data/image/resample.h"
 #include "kolo/error.h"
@@ -267,6 +268,7 @@ static int convert(converter *c, int64_t i, bool look, const uint8_t **data, pac
         KOLO_TRY(load_jpeg(c, i, &f, r, &kept));
         if (kept) return convert_keep(c, look, data, r);
     } else {
+        if (!c->file.height) r->orientation = (uint8_t)kolo_exif_orientation(c->file.data, c->file.bytes);
         KOLO_TRY(load_pixels(c, r));
         KOLO_TRY(note_shape(c, i, c->image.height, c->image.width, &f, r));
     }

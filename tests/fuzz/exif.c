@@ -1,4 +1,4 @@
-/* The orientation in a JPEG's EXIF block: never an error, always one of 1 to 8. */
+/* The orientation that an image states, in EXIF or (a TIFF) in its header: never an error, one of 1 to 8. */
 #include "data/image/exif.h"
 
 #include "input.h"

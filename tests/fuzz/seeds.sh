@@ -270,7 +270,7 @@ tiff n N MM 32773 010a40ffc0 > "$TO/image/tiff-packed"
 [ "$REAL" = real ] && [ -n "${KOLO_SHARED:-}" ] && [ -d "$KOLO_SHARED/data" ] || exit 0
 find "$KOLO_SHARED/data/odd-images" -type f -size -40k \( -name '*.jpg' -o -name '*.png' \) -exec cp {} \
     "$TO/image" \;
-cp "$TO"/image/*.jpg "$TO/exif"
+cp "$TO"/image/* "$TO/exif"
 find "$KOLO_SHARED/data/detection" -name '*.xml' -size -4k | sort | head -n 8 |
     while read -r file; do cp "$file" "$TO/voc"; done
 find "$KOLO_SHARED/data/detection" -path '*labels*' -name '*.txt' -size -2k | sort | head -n 8 |

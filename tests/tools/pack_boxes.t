@@ -180,4 +180,19 @@ if [ -e "$TURNED" ] && command -v perl > /dev/null; then
 else
     skip "no turned image here"
 fi
+
+# and of a PNG: 3 x 2 as stored, 2 x 3 as its eXIf chunk turns it (orientation 6)
+mkdir -p "$ROOM/png/Annotations" "$ROOM/png/JPEGImages" "$ROOM/png/ImageSets/Main"
+echo turned > "$ROOM/png/ImageSets/Main/train.txt"
+base64 -d > "$ROOM/png/JPEGImages/turned.png" << END
+iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAGmVYSWZNTQAqAAAACAABARIAAwAAAAEABgAAAAAAAN
+ZnS2kAAAAYSURBVHicY/jPwMAAwVwichpGNr9+/wEAN20GwX8pTdoAAAAASUVORK5CYII=
+END
+echo "<annotation><filename>turned.png</filename><size><width>3</width><height>2</height></size><object>
+    <name>dog</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>1</ymax></bndbox></object>
+    </annotation>" > "$ROOM/png/Annotations/turned.xml"
+kolo-pack --source voc-xml --in "$ROOM/png" --out "$ROOM/turned-png" > "$ROOM/log" 2>&1
+ok $? "a PNG annotated before the turn is packed" "$ROOM/log"
+is "$("$TARGETS" "$ROOM/turned-png" | awk '$1 == "box" { print $5, $6, $7, $8 }')" "1 0 2 2" \
+    "and its box is turned with it"
 done_testing

@@ -1,6 +1,8 @@
-/* TIFF and WebP, each where its library was found at build. The files were written by Pillow. */
+/* TIFF and WebP, each where its library was found at build, and what turns an image upright. The files were
+ * written by Pillow, whose ImageOps.exif_transpose says how they stand. */
 #include "tap.h"
 
+#include "data/image/exif.h"
 #include "data/image/jpeg.h"
 #include "kolo/error.h"
 
@@ -23,6 +25,21 @@ static const uint8_t webp[] = {
     2,   64,  0,  0,   47,  160, 160, 109, 27,  166, 133, 209, 61,  254, 28,  47,  13,  133, 108, 35,  64,
     135, 112, 4,  231, 239, 248, 42,  104, 219, 134, 105, 137, 156, 141, 63,  196, 55,  255, 1,   252, 7,
     241, 208, 30, 98,  43,  9,   8,   4,   40,  99,  197, 3,   219, 68,  244, 63,  198, 11,  0};
+static const uint8_t turned_png[] = {
+    137, 80, 78,  71,  13,  10,  26,  10,  0,   0,  0,   13,  73, 72, 68,  82,  0,   0,   0,  3,
+    0,   0,  0,   2,   8,   2,   0,   0,   0,   18, 22,  241, 77, 0,  0,   0,   26,  101, 88, 73,
+    102, 77, 77,  0,   42,  0,   0,   0,   8,   0,  1,   1,   18, 0,  3,   0,   0,   0,   1,  0,
+    6,   0,  0,   0,   0,   0,   0,   214, 103, 75, 105, 0,   0,  0,  24,  73,  68,  65,  84, 120,
+    156, 99, 248, 207, 192, 192, 0,   193, 92,  34, 114, 26,  70, 54, 191, 126, 255, 1,   0,  55,
+    109, 6,  193, 127, 41,  77,  218, 0,   0,   0,  0,   73,  69, 78, 68,  174, 66,  96,  130};
+static const uint8_t turned_webp[] = {
+    82,  73,  70,  70,  126, 0,   0,   0,   87,  69,  66,  80,  86,  80,  56, 88,  10,  0,   0,  0,
+    8,   0,   0,   0,   2,   0,   0,   1,   0,   0,   86,  80,  56,  76,  61, 0,   0,   0,   47, 2,
+    64,  0,   0,   47,  160, 160, 109, 27,  166, 133, 209, 61,  254, 28,  47, 13,  133, 108, 35, 64,
+    135, 112, 4,   231, 239, 248, 42,  104, 219, 134, 105, 137, 156, 141, 63, 196, 55,  255, 1,  252,
+    7,   241, 208, 30,  98,  43,  9,   8,   4,   40,  99,  197, 3,   219, 68, 244, 63,  198, 11, 0,
+    69,  88,  73,  70,  26,  0,   0,   0,   77,  77,  0,   42,  0,   0,   0,  8,   0,   1,   1,  18,
+    0,   3,   0,   0,   0,   1,   0,   8,   0,   0,   0,   0,   0,   0};
 static const uint8_t animation[] = {
     82,  73,  70,  70,  222, 0,   0,   0,   87,  69,  66,  80,  86,  80,  56,  88,  10,  0,   0,   0,   18,
     0,   0,   0,   2,   0,   0,   1,   0,   0,   65,  78,  73,  77,  6,   0,   0,   0,   0,   0,   0,   0,
@@ -49,7 +66,7 @@ static int left_out(const void *data, size_t bytes)
 }
 
 static void is_image(const void *data, size_t bytes, int height, int width, int channels,
-                       const uint8_t *pixels, const char *text)
+                     const uint8_t *pixels, const char *text)
 {
     kolo_image p = {0};
     const int rc = kolo_image_decode(jpeg, data, bytes, 0, &p);
@@ -76,7 +93,7 @@ static void test_tiff(void)
     kolo_image p = {0};
     is_image(lzw_tiff, sizeof lzw_tiff, 2, 3, 3, colors, "a TIFF packed by LZW");
     is_image(turned_tiff, sizeof turned_tiff, 3, 2, 1, upright,
-               "a gray TIFF is turned as its orientation says");
+             "a gray TIFF is turned as its orientation says");
     ok(kolo_image_decode(jpeg, turned_tiff, sizeof turned_tiff, 3, &p) == 0 && p.channels == 3 &&
            p.pixels[1] == 4,
        "gray to RGB on request");
@@ -84,9 +101,34 @@ static void test_tiff(void)
     is_refused_cut(lzw_tiff, sizeof lzw_tiff, sizeof lzw_tiff - 8, "a TIFF");
 }
 
+/* A chunk that says it is longer than the file, wherever it says so, is no orientation and no read beyond. */
+static void is_safe_damaged(const uint8_t *data, size_t bytes, const char *text)
+{
+    uint8_t *damaged = malloc(bytes); /* of its size, so that a sanitizer sees what is read beyond it */
+    int right = damaged != NULL;
+    for (size_t at = 0; right && at < bytes; at++) {
+        memcpy(damaged, data, bytes);
+        damaged[at] = 255;
+        const int o = kolo_exif_orientation(damaged, bytes);
+        right = o >= 1 && o <= 8;
+    }
+    ok(right, "%s with any byte changed has an orientation", text);
+    free(damaged);
+}
+
+static void test_png(void)
+{
+    static const uint8_t upright[] = {10, 20, 30, 255, 0, 0, 40, 50, 60, 0, 255, 0, 250, 251, 252, 0, 0, 255};
+    is_image(turned_png, sizeof turned_png, 3, 2, 3, upright, "a PNG is turned as its eXIf chunk says");
+    is_safe_damaged(turned_png, sizeof turned_png, "a PNG");
+}
+
 static void test_webp(void)
 {
+    static const uint8_t upright[] = {0, 0, 255, 250, 251, 252, 0, 255, 0, 40, 50, 60, 255, 0, 0, 10, 20, 30};
     kolo_image p = {0};
+    is_image(turned_webp, sizeof turned_webp, 3, 2, 3, upright, "a WebP is turned as its EXIF chunk says");
+    is_safe_damaged(turned_webp, sizeof turned_webp, "a WebP");
     is_image(webp, sizeof webp, 2, 3, 3, colors, "a WebP without loss");
     is_refused_cut(webp, sizeof webp, sizeof webp - 8, "a WebP");
     is_int(kolo_image_decode(jpeg, animation, sizeof animation, 3, &p), KOLO_EINPUT,
@@ -102,6 +144,7 @@ int main(void)
     is_int(kolo_image_sniff(webp, sizeof webp), KOLO_IMAGE_WEBP, "a WebP too");
     if (left_out(lzw_tiff, sizeof lzw_tiff)) skip("no libtiff in this build");
     else test_tiff();
+    test_png();
     if (left_out(webp, sizeof webp)) skip("no libwebp in this build");
     else test_webp();
     kolo_jpeg_destroy(&jpeg);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "data/image/exif.h"
 #include "data/image/jpeg.h"
 #include "kolo/error.h"
 
@@ -51,25 +52,19 @@ enum kolo_image_kind kolo_image_sniff(const void *data, size_t bytes)
     return KOLO_IMAGE_UNKNOWN;
 }
 
-static int decode_upright(kolo_jpeg *jpeg, const void *data, size_t bytes, int channels,
-                          kolo_image *image)
+static int decode_jpeg(kolo_jpeg *jpeg, const void *data, size_t bytes, int channels, kolo_image *image)
 {
     kolo_jpeg_info info;
     KOLO_TRY(kolo_jpeg_inspect(jpeg, data, bytes, &info));
     if (channels == 0) channels = info.components == 1 ? 1 : 3;
-    if (info.orientation == 1) return kolo_jpeg_decode(jpeg, data, bytes, channels, 1, NULL, image, NULL);
-    kolo_image stored = {0};
-    int rc = kolo_jpeg_decode(jpeg, data, bytes, channels, 1, NULL, &stored, NULL);
-    if (rc == 0) rc = kolo_image_turn(&stored, info.orientation, image);
-    kolo_image_free(&stored);
-    return rc;
+    return kolo_jpeg_decode(jpeg, data, bytes, channels, 1, NULL, image, NULL);
 }
 
-int kolo_image_decode(kolo_jpeg *jpeg, const void *data, size_t bytes, int channels, kolo_image *image)
+static int decode_stored(kolo_jpeg *jpeg, const void *data, size_t bytes, int channels, kolo_image *image)
 {
     if (bytes == 0) return kolo_fail(KOLO_EINPUT, "is empty (0 bytes)");
     switch (kolo_image_sniff(data, bytes)) {
-    case KOLO_IMAGE_JPEG: return decode_upright(jpeg, data, bytes, channels, image);
+    case KOLO_IMAGE_JPEG: return decode_jpeg(jpeg, data, bytes, channels, image);
     case KOLO_IMAGE_PNG: return kolo_image_decode_png(data, bytes, channels, image);
     case KOLO_IMAGE_BMP: return kolo_image_decode_bmp(data, bytes, channels, image);
     case KOLO_IMAGE_PNM: return kolo_image_decode_pnm(data, bytes, channels, image);
@@ -81,6 +76,18 @@ int kolo_image_decode(kolo_jpeg *jpeg, const void *data, size_t bytes, int chann
                      "is not an image (by its first bytes neither JPEG, PNG, BMP, PPM, TIFF nor WebP)");
 }
 
+int kolo_image_decode(kolo_jpeg *jpeg, const void *data, size_t bytes, int channels, kolo_image *image)
+{
+    /* a TIFF's orientation is its reader's business */
+    const bool tiff = kolo_image_sniff(data, bytes) == KOLO_IMAGE_TIFF;
+    const int orientation = tiff ? 1 : kolo_exif_orientation(data, bytes);
+    if (orientation == 1) return decode_stored(jpeg, data, bytes, channels, image);
+    kolo_image stored = {0};
+    int rc = decode_stored(jpeg, data, bytes, channels, &stored);
+    if (rc == 0) rc = kolo_image_turn(&stored, orientation, image);
+    kolo_image_free(&stored);
+    return rc;
+}
 static uint8_t luma(const uint8_t *rgb)
 {
     return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 32768) >> 16);

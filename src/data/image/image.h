@@ -34,8 +34,8 @@ enum kolo_image_kind kolo_image_sniff(const void *data, size_t bytes);
 
 typedef struct kolo_jpeg kolo_jpeg;
 
-/* Decodes any known kind. channels: 1 (luma), 3, or 0 (as stored: 1 or 3). A JPEG is turned upright as
- * its EXIF orientation says. `jpeg` is the caller's decoder. Errors are KOLO_EINPUT and name the
+/* Decodes any known kind. channels: 1 (luma), 3, or 0 (as stored: 1 or 3). An image is turned upright
+ * as its EXIF orientation says. `jpeg` is the caller's decoder. Errors are KOLO_EINPUT and name the
  * cause, not the file. */
 int kolo_image_decode(kolo_jpeg *jpeg, const void *data, size_t bytes, int channels, kolo_image *image);
 int kolo_image_decode_png(const void *data, size_t bytes, int channels, kolo_image *image);
