@@ -29,7 +29,8 @@ is $? 0 "submitted again it has nothing left to do"
 
 unset KOLO_ARGS
 cd "$ROOM" || exit 1
-submit smoke cpu_smoke.sh
+# what a busy machine carries says nothing of a network
+KOLO_MIN_BUSBW=0.001 submit smoke cpu_smoke.sh
 is $? 0 "cpu_smoke.sh: 2 nodes x 2 tasks"
 like "$ROOM/smoke.out" "smoke test: everything works" "cpu_smoke.sh: prints that everything works"
 like "$ROOM/smoke.out" "pmix: 4 ranks on 2 nodes" "cpu_smoke.sh: 4 ranks on 2 nodes"
