@@ -28,7 +28,7 @@ KOLO_HOLD_SIGNALS(SIGUSR1, SIGTERM, SIGINT);
 volatile sig_atomic_t kolo_command_stop;
 static volatile sig_atomic_t orderly; /* somebody looks at kolo_command_stop */
 static kolo_launch launch;
-static bool launched;
+static bool launching, launched;
 
 /* As the launcher says it before the launch. */
 static int rank_here(void)
@@ -94,6 +94,7 @@ int kolo_command_launch(const kolo_options *options, kolo_launch **result)
         KOLO_CHOICES_launch(METHOD)
 #undef METHOD
     };
+    launching = true;
     KOLO_TRY(kolo_launch_start(&launch, method[options->launch], &limits));
     launched = true;
     if (launch.rank == 0) kolo_options_report_renamed();
@@ -103,6 +104,7 @@ int kolo_command_launch(const kolo_options *options, kolo_launch **result)
 
 int kolo_command_alone(kolo_launch **result)
 {
+    launching = true;
     KOLO_TRY(kolo_launch_start(&launch, "single", NULL));
     launched = true;
     *result = &launch;
@@ -200,6 +202,7 @@ static int end(const char *command, int status)
     if (launched) kolo_launch_finish(&launch);
     /* ranks that are still being started would be ended before they can say why they go */
     else if (many) usleep(700000);
+    if (!launching && many) kolo_launch_abort_unstarted(-status);
     return -status;
 }
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -184,6 +185,16 @@ void kolo_launch_abort(kolo_launch *launch, int exit_status)
         state->method->abort(launch, exit_status);
     }
     _exit(exit_status);
+}
+
+void kolo_launch_abort_unstarted(int exit_status)
+{
+    char line[64];
+    const int fd = kolo_env_int("PMI_FD", -1);
+    if (fd < 0 || !getenv("MPI_LOCALNRANKS")) return; /* not Hydra's */
+    wait_until_heard();
+    const int bytes = snprintf(line, sizeof line, "cmd=abort exitcode=%d\n", exit_status);
+    if (send(fd, line, (size_t)bytes, MSG_NOSIGNAL) == bytes) sleep(1); /* Hydra ends this process, too */
 }
 
 void kolo_launch_wait_begin(kolo_launch *launch, const char *where)

@@ -67,6 +67,9 @@ int kolo_launch_part(kolo_launch *part, const kolo_launch *launch, const int *ra
 /* Ends every rank of the job with this exit status (MPI_Abort, PMIx_Abort, _exit). Prints
  * nothing. Does not return. */
 void kolo_launch_abort(kolo_launch *launch, int exit_status) __attribute__((noreturn));
+/* The same of a process that ends before its launch began. Only Hydra (MPICH's mpiexec) has to be told: it
+ * waits for the other ranks, while srun and Open MPI's mpiexec end them at the first bad exit. Returns. */
+void kolo_launch_abort_unstarted(int exit_status);
 
 /* Every rank gives `bytes` bytes, gets size * bytes in rank order. Wire-up only (PMIx or MPI); at most a
  * few KiB. Collective. */

@@ -51,6 +51,20 @@ for how in --fail --fail-busy; do
         ! grep -q MPI_Abort "$OUT"
     ok $? "mpiexec $how: all ranks end, with that rank's message and exit code" "$OUT"
 done
+if hydra; then # which does not end the others where one ends before MPI begins
+    timeout -k 2 25 mpiexec -n 3 kolo train shapes lrr=3 >"$OUT" 2>&1
+    code=$?
+    [[ $code == 78 && $(grep -c 'unknown option "lrr"' "$OUT") == 1 ]]
+    ok $? "mpiexec, a misspelt option: reported once, exit 78 ($code)" "$OUT"
+    timeout -k 2 25 mpiexec -n 1 kolo train shapes data=synthetic run="$ROOM/run" : \
+        -n 1 kolo train shapes lrr=3 >"$OUT" 2>&1
+    code=$?
+    [[ $code == 78 && $(grep -c 'unknown option "lrr"' "$OUT") == 1 ]]
+    ok $? "a misspelt option of rank 1 alone ends the job, exit 78 ($code)" "$OUT"
+else
+    skip "mpiexec is not MPICH's"
+    skip "mpiexec is not MPICH's"
+fi
 # --- ranks that do not come, or stop: the others report them; side by side, since all of them wait
 hello() { # NAME OPTIONS...: three ranks
     local began
