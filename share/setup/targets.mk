@@ -91,7 +91,7 @@ prove-tsan: $(TSAN_UNIT) $(TSAN_RANKS) $(if $(TSAN_MPI),$(BUILD)/tests/mpi/launc
                 allocator_may_return_null=1" \
 	  $$(setarch "$$(uname -m)" -R true 2>/dev/null && echo setarch "$$(uname -m)" -R) prove -j2 $(TSAN_UNIT) \
 	  $(TSAN_MPI)
-	$(Q)OMP_NUM_THREADS=1 \
+	$(Q)UCX_MEM_MMAP_HOOK_MODE=none OMP_NUM_THREADS=1 \
 	  TSAN_OPTIONS='suppressions=$(abspath tests/tsan_ranks.supp) history_size=7 report_thread_leaks=0' \
 	  $$(setarch "$$(uname -m)" -R true 2>/dev/null && echo setarch "$$(uname -m)" -R) prove $(TSAN_RANKS)
 

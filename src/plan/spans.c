@@ -22,38 +22,46 @@ typedef struct cuts {
     int64_t n, capacity;
 } cuts;
 
-static int compare_cuts(const void *a, const void *b)
+/* Of cuts that keep and take the same that with the shortest last span. */
+static bool comes_first(const cut *a, const cut *b)
 {
-    const cut *x = a, *y = b;
-    if (x->kept != y->kept) return x->kept < y->kept ? -1 : 1;
-    if (x->seconds != y->seconds) return x->seconds < y->seconds ? -1 : 1;
-    return x->begin > y->begin ? -1 : x->begin < y->begin;
+    if (a->kept != b->kept) return a->kept < b->kept;
+    if (a->seconds != b->seconds) return a->seconds < b->seconds;
+    return a->begin >= b->begin;
 }
 
+/* Adds the cuts of `from`, each with one span more that begins where they end. Both lists are in order: what
+ * keeps more takes less; so is what is left of both, in *spare, which changes place with *to. */
 static int extend(const cuts *from, int begin, const kolo_span_cost *span, bool stored, int64_t budget,
-                  cuts *to)
+                  cuts *to, cuts *spare)
 {
-    for (int64_t k = 0; k < from->n; k++) {
-        const cut *c = &from->of[k];
-        if (c->kept + span->peak > budget) break; /* they keep more from here on */
-        KOLO_TRY(kolo_grow(&to->of, &to->capacity, to->n, sizeof *to->of));
-        to->of[to->n++] = (cut){.kept = c->kept + span->kept,
-                                .seconds = c->seconds + span->seconds,
-                                .begin = begin,
-                                .before = (int)k,
-                                .stored = stored};
+    int64_t count = from->n, i = 0, k = 0, n = 0;
+    while (count && from->of[count - 1].kept + span->peak > budget) count--; /* they keep more from here on */
+    if (!count) return 0;
+    KOLO_TRY(kolo_grow(&spare->of, &spare->capacity, to->n + count, sizeof *spare->of));
+    while (i < to->n || k < count) {
+        cut next = {0};
+        if (k < count)
+            next = (cut){.kept = from->of[k].kept + span->kept,
+                         .seconds = from->of[k].seconds + span->seconds,
+                         .begin = begin,
+                         .before = (int)k,
+                         .stored = stored};
+        const bool old = k == count || (i < to->n && comes_first(&to->of[i], &next));
+        if (old) next = to->of[i++];
+        else k++;
+        if (n == 0 || next.seconds < spare->of[n - 1].seconds) spare->of[n++] = next;
     }
+    const cuts swap = *to;
+    *to = (cuts){.of = spare->of, .n = n, .capacity = spare->capacity};
+    *spare = swap;
     return 0;
 }
 
-/* What keeps more takes less; of too many, the fastest of each of MOST ranges of bytes. False: some went. */
+/* Of too many, the fastest of each of MOST ranges of bytes. False: some went. */
 static bool prune(cuts *c)
 {
-    int64_t n = 0;
-    qsort(c->of, (size_t)c->n, sizeof *c->of, compare_cuts);
-    for (int64_t k = 0; k < c->n; k++)
-        if (n == 0 || c->of[k].seconds < c->of[n - 1].seconds) c->of[n++] = c->of[k];
-    c->n = n;
+    const int64_t n = c->n;
     if (n <= MOST) return true;
     const double low = (double)c->of[0].kept, width = ((double)c->of[n - 1].kept - low) / (MOST - 1);
     int64_t left = 1;
@@ -73,16 +81,17 @@ static int earliest(const kolo_spans *chain, int end)
     return end > chain->longest ? end - chain->longest : 0;
 }
 
-static int search(const kolo_spans *chain, int64_t budget, cuts *at, bool *exact)
+static int search(const kolo_spans *chain, int64_t budget, cuts *at, cuts *spare, bool *exact)
 {
     const int n = chain->steps;
     KOLO_TRY(kolo_grow(&at[0].of, &at[0].capacity, 0, sizeof *at[0].of));
     at[0].of[0] = (cut){.begin = -1};
     at[0].n = 1;
     for (int end = 1; end <= n; end++) {
-        KOLO_TRY(extend(&at[end - 1], end - 1, &chain->stored[end - 1], true, budget, &at[end]));
+        KOLO_TRY(extend(&at[end - 1], end - 1, &chain->stored[end - 1], true, budget, &at[end], spare));
         for (int begin = earliest(chain, end); begin < end; begin++)
-            KOLO_TRY(extend(&at[begin], begin, kolo_span_again(chain, begin, end), false, budget, &at[end]));
+            KOLO_TRY(extend(&at[begin], begin, kolo_span_again(chain, begin, end), false, budget, &at[end],
+                            spare));
         if (at[end].n && !prune(&at[end])) *exact = false;
     }
     return 0;
@@ -91,10 +100,10 @@ static int search(const kolo_spans *chain, int64_t budget, cuts *at, bool *exact
 int kolo_spans_solve(const kolo_spans *chain, int64_t budget, int *first, double *seconds, bool *exact)
 {
     const int n = chain->steps;
-    cuts *at = kolo_alloc((size_t)(n + 1) * sizeof *at);
+    cuts *at = kolo_alloc((size_t)(n + 1) * sizeof *at), spare = {0};
     int rc = at ? 0 : KOLO_ENOMEM;
     *exact = chain->longest >= n;
-    if (rc == 0) rc = search(chain, budget, at, exact);
+    if (rc == 0) rc = search(chain, budget, at, &spare, exact);
     if (rc == 0 && at[n].n == 0) rc = 1;
     if (rc == 0) { /* the last keeps most and takes least */
         int64_t k = at[n].n - 1;
@@ -108,6 +117,7 @@ int kolo_spans_solve(const kolo_spans *chain, int64_t budget, int *first, double
     }
     for (int i = 0; at && i <= n; i++) free(at[i].of);
     free(at);
+    free(spare.of);
     return rc;
 }
 
