@@ -2,6 +2,7 @@
  * checkpoint or an export has it. What travels stands in the place of gradients, which the step has used. */
 #include "exec/parts.h"
 #include "optim/outer.h"
+#include "plan/shard.h"
 #include "kolo/error.h"
 
 enum { ANCHOR, MOMENTUM }; /* of an outer optimizer */
@@ -20,7 +21,7 @@ int exec_sum_number(const kolo_exec *e, int bucket, int version)
 static char *average_place(const kolo_exec *e, enum kolo_arena arena, int state, int bucket)
 {
     const size_t begin = (size_t)e->plan->bucket[bucket].param * sizeof(float);
-    return e->arena[arena] + (size_t)state * e->plan->param_bytes + begin;
+    return e->arena[arena] + (size_t)state * kolo_plan_state_bytes(e->plan) + begin;
 }
 
 /* Where a bucket's gradients are, statistics and metrics that it may begin with aside. */

@@ -73,6 +73,23 @@ is "$(tensors "$(newest elastic)/tensors.safetensors" \
     'all(w("ema:" + k) == w("anchor:" + k) for k in names if k.endswith("weight") and ":" not in k)')" True \
     "what it evaluates and saves is the centre"
 
+# of frozen layers the optimizer has no state: its vectors are shorter than the parameters
+F=(local_steps=4 freeze=layer2 steps=9 epochs=0)
+ranks 2 few "${F[@]}"
+ranks 2 fewer "${F[@]}" local_outer=slowmo local_outer_rate=1 local_outer_momentum=0
+is $? 0 "an outer optimizer with frozen layers" || diag < log
+is "$(tensors "$(newest few)/tensors.safetensors" '[w(k) for k in names if ":" not in k]' | cksum)" \
+    "$(tensors "$(newest fewer)/tensors.safetensors" '[w(k) for k in names if ":" not in k]' | cksum)" \
+    "  with rate 1 and no momentum the mean, to the bit"
+A=(local_steps=8 freeze=layer2 steps=8 epochs=0 optimizer=adamw nesterov=false)
+squares() { # RUN: of each tensor a line
+    tensors "$(newest "$1")/tensors.safetensors" '"\n".join(k + str(w(k)) for k in names if k[:2] == "v:")'
+}
+ranks 2 own "${A[@]}"
+ranks 2 mean "${A[@]}" local_momentum=averaged
+is "$? $(comm -12 <(squares own | sort) <(squares mean | sort) | wc -l)" "0 0" \
+    "  the second of AdamW's vectors is averaged, too, of every tensor" || diag < log
+
 kolo plan shapes model=resnet20 data=data/train batch=32 ranks=4 epochs=4 local_steps=3 local_start=1 > log
 is $? 0 "kolo plan of local steps"
 like log 'weights of their own from step 4 of 12' "  says when they start"
