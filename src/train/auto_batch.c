@@ -156,7 +156,8 @@ int session_fit_plans(kolo_session *s)
         session_free_plans(s);
         KOLO_TRY(session_lay_phases(s));
     }
-    kolo_info("batch=auto: %ld images a step, the largest that was planned into memory",
-              (long)s->options->batch);
+    if (!(s->parts & KOLO_SESSION_QUIET))
+        kolo_info("batch=auto: %ld images a step, the largest that was planned into memory",
+                  (long)s->options->batch);
     return 0;
 }

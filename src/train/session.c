@@ -285,7 +285,6 @@ static int check_options(const kolo_options *o)
 
 static int open_steps(kolo_session *s)
 {
-    session_weigh_process(s, false);
     KOLO_TRY(session_fit_plans(s));
     KOLO_TRY(kolo_strategy_check(s->plan_file->strategy, s->plan_file->path, s));
     if (s->parts & KOLO_SESSION_PLAN_ONLY) return 0;
@@ -375,6 +374,7 @@ static int open_parts(kolo_session *s, int parts)
     KOLO_TRY(session_choose_device(s)); /* near the cores that were just taken */
     KOLO_TRY(session_check_late_device(s));
     KOLO_TRY(session_check_offload(s));
+    session_weigh_process(s, false);
     KOLO_TRY(session_choose_batch(s));
     return in_plan_file(s, open_steps(s));
 }

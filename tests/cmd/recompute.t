@@ -91,4 +91,13 @@ refused "memory=120%: give a number of bytes" memory=120% recompute=auto
 ok $? "none of them made a run folder"
 run auto batch=auto micro_batch=0 bn=local reduce=fast recompute=auto memory=$((whole * 2)) epochs=1
 is $? 0 "batch=auto and recompute=auto together" "$ROOM/log"
+# most of so little memory is the process, which the search has to know of, too
+little=(shapes data=synthetic val=none model=resnet20 size=16 threads=1 deterministic=true)
+bytes=$(kolo plan "${little[@]}" batch=16 | sed -n 's/^memory of a rank: \([0-9]*\) .*/\1/p')
+kolo plan "${little[@]}" batch=auto memory="$bytes" > "$ROOM/log" 2>&1
+is "$(grep -o 'batch=auto: [0-9]* images' "$ROOM/log")" "batch=auto: 16 images" \
+    "batch=auto with the memory that 16 images take: 16 images, said once" || diag < "$ROOM/log"
+kolo plan "${little[@]}" batch=auto memory=20MiB recompute=auto > "$ROOM/log" 2>&1
+is "$? $(grep -c . "$ROOM/log") $(grep -c 'not even 8 images' "$ROOM/log")" "78 1 1" \
+    "with less than the process takes: refused in one line" || diag < "$ROOM/log"
 done_testing
