@@ -466,11 +466,13 @@ int kolo_graph_backward(kolo_graph *g)
     if (!g->grad) return KOLO_ENOMEM;
     mark_unwanted(g);
     KOLO_TRY(kolo_gradient_walk(g));
-    for (int64_t t = 0; t < g->tensors; t++)
-        if (kolo_tensor_is_gradient(&g->tensor[t]) && g->grad[g->tensor[t].of] < 0 &&
-            g->tensor[g->tensor[t].of].role == KOLO_ROLE_PARAM)
-            return kolo_fail(KOLO_EINTERNAL, "graph %s: not all that reads %s reaches the loss", g->name,
-                             g->tensor[g->tensor[t].of].name);
+    for (int64_t t = 0; t < g->tensors; t++) {
+        const int64_t of = kolo_tensor_is_gradient(&g->tensor[t]) ? g->tensor[t].of : -1;
+        if (of < 0 || g->grad[of] >= 0 || g->tensor[of].role != KOLO_ROLE_PARAM) continue;
+        if (g->tensor[of].frozen) continue; /* a copy for another part (share), not a gradient */
+        return kolo_fail(KOLO_EINTERNAL, "graph %s: not all that reads %s reaches the loss", g->name,
+                         g->tensor[of].name);
+    }
     int *all = kolo_alloc((size_t)g->tensors * sizeof *all);
     if (!all) return KOLO_ENOMEM;
     for (int64_t t = 0; t < g->tensors; t++) all[t] = t < forward && g->grad[t] >= 0 ? g->grad[t] : -1;

@@ -70,6 +70,17 @@ if ranks_start; then
         is "$(sums "$(checkpoint "$ROOM/$shard")" | sum)" "$(sums "$(checkpoint "$ROOM/one")" | sum)" \
             "two ranks, shard=$shard: as one rank"
     done
+    for parts in spatial=1x2 tensor=2 "spatial=1x2 halo=wide"; do # copies of what is frozen have no gradient
+        read -r -a words <<< "$parts"
+        for ranks in 1 2; do
+            mpiexec -n $ranks "${U[@]}" run="$ROOM/${parts// /-}-$ranks" "${words[@]}" > "$ROOM/log" 2>&1 ||
+                diag < "$ROOM/log"
+        done
+        is "$(sums "$(checkpoint "$ROOM/${parts// /-}-2")" | sum)" \
+            "$(sums "$(checkpoint "$ROOM/${parts// /-}-1")" | sum)" "$parts on two ranks: as on one"
+        [ -d "$ROOM/${parts// /-}-2/checkpoints" ]
+        ok $? "  which have trained"
+    done
 else
     skip "two ranks: built without MPI"
 fi
