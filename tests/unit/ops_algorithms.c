@@ -320,7 +320,8 @@ int main(void)
                 one = {9, 1, 6, 28, 5, 2, 1, 1};
     const shape bottleneck = {2, 64, 256, 7, 1, 0, 16, 1}, deep = {3, 544, 96, 6, 1, 0, 16, 1};
     const shape odd = {3, 48, 80, 13, 3, 1, 16, 1}, whole_pixels = {2, 32, 48, 7, 3, 1, RIG_NHWC, 1};
-    const shape many = {2, 160, 288, 7, 3, 1, 16, 1}; /* channels: more than a block of weights */
+    const shape many = {2, 160, 288, 7, 3, 1, 16, 1};  /* channels: more than a block of weights */
+    const shape images = {9, 32, 48, 14, 3, 1, 16, 1}; /* maps of unlike tiles */
     const shape two = {2, 64, 64, 28, 3, 1, 16, 2}, two_odd = {3, 160, 96, 15, 3, 1, 16, 2};
     const shape two_deep = {5, 288, 352, 14, 3, 1, 16, 2}, two_small = {3, 32, 64, 7, 3, 1, 16, 2};
     const shape two_by_two = {3, 160, 96, 15, 2, 0, 16, 2};
@@ -331,6 +332,7 @@ int main(void)
     check(&odd, "own winograd", 1e-5);
     check(&whole_pixels, "own winograd", 1e-5);
     check(&many, "own winograd", 1e-5);
+    check(&images, "own winograd", 1e-5);
     check(&bottleneck, "own pointwise", 1e-6);
     check(&deep, "own pointwise", 1e-6);
     check(&two, "own direct", 1e-6);

@@ -61,8 +61,8 @@ static const char *version(void)
     return text;
 }
 
-/* One more where a pass has a candidate more: choices between the others are then made anew. */
-enum { CANDIDATES = 3 };
+/* One more where a pass has a candidate more, or a faster one: choices are then made anew. */
+enum { CANDIDATES = 4 };
 
 static int open_cpu(kolo_backend *b)
 {
