@@ -46,8 +46,8 @@ typedef struct sweep {
 typedef struct window {
     const void *x;
     int64_t h0, h1, w0, w1, row, block;
-    int width;
-} window; /* row: elements of a row of x; width: of the kernel */
+    int height, width;
+} window; /* row: elements of a row of x; height, width: of the kernel */
 
 /* `n` channels. As torch: the first maximum; a NaN wins. */
 KOLO_ALWAYS void largest(void *y, uint8_t *index, const window *w, int64_t lane, int n, bool bf16)
@@ -77,22 +77,43 @@ KOLO_ALWAYS void largest(void *y, uint8_t *index, const window *w, int64_t lane,
     memcpy(index + lane, small, (size_t)n);
 }
 
+/* The same of 16 channels of a window of side x side, a constant, that lies inside: in registers. */
+KOLO_ALWAYS void largest_inside(void *y, uint8_t *index, const window *w, int64_t lane, int side, bool bf16)
+{
+    int32_t at[16];
+    uint8_t small[16];
+#pragma omp simd
+    for (int l = 0; l < 16; l++) {
+        float most = -INFINITY;
+        int32_t first = 0;
+        for (int k = 0; k < side * side; k++) {
+            const float v = kolo_load(w->x, k / side * w->row + k % side * w->block + lane + l, bf16);
+            const bool larger = v > most || v != v;
+            most = larger ? v : most;
+            first = larger ? k : first;
+        }
+        kolo_store(y, lane + l, most, bf16);
+        at[l] = first;
+    }
+    for (int l = 0; l < 16; l++) small[l] = (uint8_t)at[l];
+    memcpy(index + lane, small, sizeof small);
+}
+
 KOLO_ALWAYS void all_lanes(void *y, uint8_t *index, const window *w, bool bf16)
 {
+    const bool inside =
+        w->h0 == 0 && w->w0 == 0 && w->h1 == 3 && w->w1 == 3 && w->width == 3 && w->height == 3;
     int64_t l = 0;
-    for (; l + 16 <= w->block; l += 16) largest(y, index, w, l, 16, bf16);
+    for (; l + 16 <= w->block; l += 16)
+        if (inside) largest_inside(y, index, w, l, 3, bf16);
+        else largest(y, index, w, l, 16, bf16);
     if (l < w->block) largest(y, index, w, l, (int)(w->block - l), bf16);
 }
-KOLO_BODY max_body(void *y, uint8_t *index, const window *w, bool bf16)
-{
-    KOLO_FOR_TYPE(bf16, all_lanes(y, index, w, bf16_));
-}
-KOLO_WIDE(max, (void *y, uint8_t *index, const window *w, bool bf16), (y, index, w, bf16))
 
-static int64_t larger_of(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t smaller_of(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t larger_of(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t smaller_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static void max_row(const pool *p, void *y, uint8_t *index, const void *x, int64_t oh)
+KOLO_BODY max_row_body(const pool *p, void *y, uint8_t *index, const void *x, int64_t oh)
 {
     int64_t top = oh * p->stride[0] - p->pad[0], block = p->x.block;
     for (int64_t o = 0; o < p->y.width; o++) {
@@ -104,11 +125,14 @@ static void max_row(const pool *p, void *y, uint8_t *index, const void *x, int64
                     smaller_of(p->kernel[1], p->x.width - left),
                     p->x.width * block,
                     block,
+                    (int)p->kernel[0],
                     (int)p->kernel[1]};
         w.x = (const char *)x + (top * p->x.width + left) * block * (p->x.bf16 ? 2 : 4);
-        max(kolo_at_out(y, o * block, p->x.bf16), index + o * block, &w, p->x.bf16);
+        void *to = kolo_at_out(y, o * block, p->x.bf16);
+        KOLO_FOR_TYPE(p->x.bf16, all_lanes(to, index + o * block, &w, bf16_));
     }
 }
+KOLO_WIDE(max_row, (const pool *p, void *y, uint8_t *index, const void *x, int64_t oh), (p, y, index, x, oh))
 
 static kolo_window window_of(const pool *p)
 {
