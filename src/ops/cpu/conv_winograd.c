@@ -8,9 +8,9 @@
 enum { LANES = 16, ROWS = KOLO_WINOGRAD_ROWS, POINTS = KOLO_WINOGRAD_POINTS, TILE = KOLO_WINOGRAD_TILE };
 
 /* Bytes of transformed weights, or of their gradients, that are made and used at a time: BLOCK. Of tiles
- * that are transformed: where weights are more, all of a thread if they are not more than MOST; else as many
- * as fit the second level of caches, or as weights. Of those that threads share, for the gradient of the
- * weight: from SHARED to MOST. */
+ * that are transformed: where weights are more, all of a thread if they are not more than weights, or MOST;
+ * else as many as fit the second level of caches, or as weights. Of those that threads share, for the
+ * gradient of the weight: from SHARED to MOST. */
 enum { BLOCK = 2 << 20, LEAST = 512 << 10, SHARED = 2 << 20, MOST = 12 << 20 };
 
 static int64_t least_of(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -227,7 +227,8 @@ static correlation correlation_of(const kolo_conv_winograd *s, bool forward)
     c.tiles = tiles_of(c.to);
     const int64_t weights = bytes_of(weight_floats(s)),
                   all = round8((c.tiles.count + s->threads - 1) / s->threads);
-    if (weights > BLOCK && bytes_of(POINTS * c.in * all * LANES) <= MOST) c.chunk = all;
+    const int64_t most = weights > BLOCK ? least_of(weights, MOST) : 0;
+    if (bytes_of(POINTS * c.in * all * LANES) <= most) c.chunk = all;
     else c.chunk = chunk_of(s, c.tiles.count, s->threads, between(LEAST, weights, MOST));
     c.chunk = cut_groups(&c.tiles, c.chunk);
     c.each = c.chunk * s->threads < c.tiles.count ? c.out : block_of(c.in, c.out);
