@@ -212,6 +212,13 @@ void kolo_norm_grad_sum(const kolo_norm_source *s, int64_t count, int64_t period
 
 /* ---- element by element -------------------------------------------------------------------------------- */
 
+/* Vectors of a period of 16 are copied to where no result can lie, so that they stay in registers. */
+KOLO_ALWAYS const float *keep16(float to[16], const float *from)
+{
+    for (int l = 0; l < 16; l++) to[l] = from[l];
+    return to;
+}
+
 typedef struct forward_job {
     void *y;
     const void *x, *residual;
@@ -242,10 +249,18 @@ KOLO_ALWAYS void forward_rows(const forward_job *f, int64_t count, int64_t perio
                               enum residual residual, bool relu)
 {
     int64_t at = 0;
-    if (period == 16)
-        for (; at + 16 <= count; at += 16) forward_row(f, at, 16, bf16, residual, relu);
-    else
-        for (; at + period <= count; at += period) forward_row(f, at, period, bf16, residual, relu);
+    if (period == 16) {
+        float own[6][16];
+        forward_job near = *f;
+        near.mean = keep16(own[0], f->mean), near.scale = keep16(own[1], f->scale);
+        near.bias = keep16(own[2], f->bias);
+        if (residual == NORMED) {
+            near.mean_r = keep16(own[3], f->mean_r), near.scale_r = keep16(own[4], f->scale_r);
+            near.bias_r = keep16(own[5], f->bias_r);
+        }
+        for (; at + 16 <= count; at += 16) forward_row(&near, at, 16, bf16, residual, relu);
+    }
+    for (; at + period <= count; at += period) forward_row(f, at, period, bf16, residual, relu);
     forward_row(f, at, count - at, bf16, residual, relu);
 }
 
@@ -316,10 +331,15 @@ KOLO_ALWAYS void backward_rows(const backward_job *b, int64_t count, int64_t per
                                enum sign sign)
 {
     int64_t at = 0;
-    if (period == 16)
-        for (; at + 16 <= count; at += 16) backward_row(b, at, 16, bf16, residual, sign);
-    else
-        for (; at + period <= count; at += period) backward_row(b, at, period, bf16, residual, sign);
+    if (period == 16) {
+        float own[5][16];
+        backward_job near = *b;
+        near.mean = keep16(own[0], b->mean), near.scale = keep16(own[1], b->scale);
+        near.bias = keep16(own[2], b->bias), near.mean_g = keep16(own[3], b->mean_g);
+        near.slope = keep16(own[4], b->slope);
+        for (; at + 16 <= count; at += 16) backward_row(&near, at, 16, bf16, residual, sign);
+    }
+    for (; at + period <= count; at += period) backward_row(b, at, period, bf16, residual, sign);
     backward_row(b, at, count - at, bf16, residual, sign);
 }
 
