@@ -17,10 +17,18 @@ static int delayed_line_stages(const cJSON *config)
     return stages ? stages : 2;
 }
 
+/* The order of that name, an enum kolo_pipeline; -1: there is none. */
+static int delayed_line_order(const char *name)
+{
+    int order = KOLO_PIPELINES - 1;
+    while (order >= 0 && strcmp(kolo_pipeline[order].name, name) != 0) order--;
+    return order;
+}
+
 static int delayed_line_ranks(const cJSON *config, const delayed_how *how)
 {
     (void)how;
-    return kolo_pipeline_find(golden_text(config, "mode", "")) < 0 ? 0 : delayed_line_stages(config);
+    return delayed_line_order(golden_text(config, "mode", "")) < 0 ? 0 : delayed_line_stages(config);
 }
 
 /* It makes a tensor of the module, or reads a parameter of it. */
@@ -91,7 +99,7 @@ static int delayed_line_plan(delayed_case *c)
     KOLO_TRY(kolo_grid_create(&delayed_line.grid, c->launch, stages, false));
     KOLO_TRY(delayed_line_cuts(c, stages, cut));
     KOLO_TRY(kolo_placement_create(&delayed_line.placement, c->net.graph, stages, 1, 1,
-                                   (enum kolo_pipeline)kolo_pipeline_find(order), cut));
+                                   (enum kolo_pipeline)delayed_line_order(order), cut));
     KOLO_TRY(kolo_plan_create(&whole, c->net.graph, c->backend, &config, NULL));
     const int rc =
         kolo_plan_create_stage(&c->net.plan, whole, delayed_line.placement, delayed_line.grid.stage, NULL);

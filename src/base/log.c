@@ -25,7 +25,7 @@ void kolo_log_identity(int rank, int size, const char *host)
 
 void kolo_log_set_level(enum kolo_log_level level) { atomic_store(&log_level, (int)level); }
 
-enum kolo_log_level kolo_log_get_level(void) { return (enum kolo_log_level)atomic_load(&log_level); }
+static bool is_silent(enum kolo_log_level level) { return (int)level > atomic_load(&log_level); }
 
 static void write_whole(const char *line, size_t bytes)
 {
@@ -83,7 +83,7 @@ __attribute__((format(printf, 2, 0))) static void log_line(enum kolo_log_level l
 
 void kolo_log(enum kolo_log_level level, const char *format, ...)
 {
-    if (level > kolo_log_get_level()) return;
+    if (is_silent(level)) return;
     va_list list;
     va_start(list, format);
     log_line(level, format, list);
@@ -92,7 +92,7 @@ void kolo_log(enum kolo_log_level level, const char *format, ...)
 
 void kolo_log0(enum kolo_log_level level, const char *format, ...)
 {
-    if (log_rank != 0 || level > kolo_log_get_level()) return;
+    if (log_rank != 0 || is_silent(level)) return;
     va_list list;
     va_start(list, format);
     log_line(level, format, list);

@@ -7,7 +7,6 @@ enum kolo_log_level { KOLO_LOG_ERROR, KOLO_LOG_WARN, KOLO_LOG_INFO, KOLO_LOG_DEB
 /* Which rank this is; called once by launch/ when rank and host are known. host is copied. */
 void kolo_log_identity(int rank, int size, const char *host);
 void kolo_log_set_level(enum kolo_log_level level);
-enum kolo_log_level kolo_log_get_level(void);
 
 /* All ranks. One write(2) a line, so that lines of many ranks do not mix. */
 void kolo_log(enum kolo_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -59,7 +59,9 @@ bool kolo_checkpoint_in_place(const kolo_plan *plan)
     return plan->program || plan->config.shards > 1 || plan->config.offload || plan->config.in_place;
 }
 
-int saver_create(struct saver **saver, const kolo_run *run, const kolo_plan *plan, kolo_backend *backend)
+/* run: NULL on ranks that hold none. */
+static int saver_create(struct saver **saver, const kolo_run *run, const kolo_plan *plan,
+                        kolo_backend *backend)
 {
     struct saver *s = *saver = kolo_alloc(sizeof *s);
     if (!s) return KOLO_ENOMEM;

@@ -4,11 +4,9 @@
 
 #include "ckpt/weights.h"
 
-/* The 8 length bytes and the JSON header, padded to 8 bytes; caller frees. Data follows in the order
- * of kolo_weights_order. */
+/* The 8 length bytes and the JSON header, padded to 8 bytes; caller frees. Data follows widest type
+ * first, else in the order given. */
 int kolo_weights_header(const kolo_weight *weight, int n, const char *const *metadata, char **header,
                         size_t *bytes);
-/* order[0..n): indices, widest type first, else as given. */
-void kolo_weights_order(const kolo_weight *weight, int n, int *order);
 
 #endif

@@ -8,7 +8,8 @@
 #include "ckpt/stream.h"
 #include "kolo/error.h"
 
-void kolo_weights_order(const kolo_weight *weight, int n, int *order)
+/* order[n]: indices, widest type first, else as given. */
+static void order_weights(const kolo_weight *weight, int n, int *order)
 {
     int used = 0;
     for (size_t size = 8; size > 0; size /= 2)
@@ -43,7 +44,7 @@ static int write_header(FILE *f, const kolo_weight *weight, int n, const char *c
     int *order = kolo_alloc(sizeof *order * (size_t)(n + 1));
     uint64_t *begin = kolo_alloc(sizeof *begin * (size_t)(n + 1)), at = 0;
     if (!order || !begin) goto done;
-    kolo_weights_order(weight, n, order);
+    order_weights(weight, n, order);
     for (int i = 0; i < n; i++) {
         begin[order[i]] = at;
         at += weight[order[i]].bytes;
@@ -91,7 +92,7 @@ int kolo_weights_write(const char *path, const kolo_weight *weight, int n, const
     int *order = kolo_alloc(sizeof *order * (size_t)(n + 1));
     int rc = order ? kolo_weights_header(weight, n, metadata, &header, &bytes) : KOLO_ENOMEM;
     if (rc == 0 && (rc = kolo_stream_open_temp(&s, path)) == 0) {
-        kolo_weights_order(weight, n, order);
+        order_weights(weight, n, order);
         rc = kolo_stream_put(&s, header, bytes);
         for (int i = 0; rc == 0 && i < n; i++)
             rc = kolo_stream_put(&s, weight[order[i]].data, weight[order[i]].bytes);

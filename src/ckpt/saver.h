@@ -25,8 +25,8 @@ struct saver {
     int items;
     char *header; /* of tensors.safetensors */
     size_t header_bytes;
-    char *
-        snapshot; /* copies of the saved arenas, one behind the other; none where they are written in place */
+    /* copies of the saved arenas, one behind the other; none where they are written in place */
+    char *snapshot;
     size_t snapshot_bytes;
     size_t base[KOLO_ARENAS]; /* where each arena begins in the snapshot */
     float *canonical;         /* a tensor of this rank's, as it goes to the file; on rank 0 others' pieces */
@@ -43,8 +43,6 @@ struct saver {
     kolo_failure failure;   /* the writer's */
 };
 
-/* run: NULL on ranks that hold none. */
-int saver_create(struct saver **saver, const kolo_run *run, const kolo_plan *plan, kolo_backend *backend);
 /* With tensors.safetensors in the open folder, as m says: the other files, the manifest last. */
 int saver_finish(struct saver *saver, int folder, const char *path, manifest *m);
 /* rc: of writing. 0: the folder gets its name, older ones go; else it goes. */

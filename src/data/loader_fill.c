@@ -10,7 +10,8 @@
 #include "data/synthetic.h"
 #include "kolo/error.h"
 
-int64_t loader_position(const kolo_loader *l, const loader_slot *s, int64_t row)
+/* Of a row of this rank in the order of the epoch. */
+static int64_t position_of(const kolo_loader *l, const loader_slot *s, int64_t row)
 {
     return s->step * l->recipe.config.batch + s->rank * l->rows + row;
 }
@@ -50,7 +51,7 @@ static void write_image_labels(loader_slot *s, int64_t row)
 void loader_describe(const kolo_loader *l, loader_slot *s)
 {
     const kolo_loader_config *c = &s->recipe->config;
-    for (int64_t i = 0; i < l->rows; i++) s->samples[i] = i < s->valid ? loader_position(l, s, i) : -1;
+    for (int64_t i = 0; i < l->rows; i++) s->samples[i] = i < s->valid ? position_of(l, s, i) : -1;
     memset(s->labels, 0, (size_t)(l->rows * c->words) * sizeof *s->labels);
     loader_label(s, 0, l->rows);
     for (int64_t i = 0; i < s->valid && c->image_labels; i++) write_image_labels(s, i);
@@ -85,7 +86,7 @@ static void mix_rows(const kolo_loader *l, loader_slot *s, int64_t first, int64_
         const int64_t j = i + c->repeat;
         if (i / c->repeat % 2 == 1 || j >= s->valid) continue;
         kolo_mix mix;
-        const int64_t number = c->mix.by_pair ? loader_position(l, s, i) : s->step;
+        const int64_t number = c->mix.by_pair ? position_of(l, s, i) : s->step;
         kolo_random random = kolo_augment_random(c->seed, s->epoch, number, KOLO_OPERATION_MIX);
         kolo_mix_draw(&mix, &c->mix, c->height, c->width, &random);
         if (mix.kind == KOLO_MIX_NONE) continue;
@@ -116,7 +117,7 @@ static int make_row(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t
                     kolo_loader_stats *stats)
 {
     const kolo_recipe *r = s->recipe;
-    const int64_t pass = kolo_augment_pass(s->epoch, loader_position(l, s, row) % r->config.repeat);
+    const int64_t pass = kolo_augment_pass(s->epoch, position_of(l, s, row) % r->config.repeat);
     const int64_t first = s->samples[row];
     const bool timed = row % 8 == 0 || r->sample_bytes >= 16384;
     const double begin = timed ? kolo_time() : 0;

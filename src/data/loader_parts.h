@@ -94,8 +94,6 @@ int loader_choose_slots(const kolo_loader_config *config);
 void loader_lay_slot(loader_layout *layout, int64_t rows, int64_t words, size_t pixels);
 /* The arrays of the slot that begins at `base`. */
 void loader_point_slot(loader_slot *slot, const loader_layout *layout, uint8_t *base);
-/* Of a row of this rank in the order of the epoch. */
-int64_t loader_position(const kolo_loader *loader, const loader_slot *slot, int64_t row);
 /* Labels of the rows first .. first + count - 1 as their samples have them, nothing mixed. */
 void loader_label(loader_slot *slot, int64_t first, int64_t count);
 /* Validation: samples and labels of all rows, as readers would leave them; of boxes none. */

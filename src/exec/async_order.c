@@ -29,8 +29,6 @@ void async_order_open(async_order *o, int64_t first, int64_t end)
     o->end = end;
 }
 
-bool async_order_is_over(const async_order *o) { return o->updates == o->end; }
-
 /* Would all wait for this rank in the end, if it took one more block? Not if it is the fastest of those that
  * are still at work, so somebody always takes what is left. */
 static bool is_too_slow(const async_order *o, int rank)

@@ -36,7 +36,6 @@ void async_order_destroy(async_order *order);
 /* Blocks [first, end) are to be done; all before are. */
 void async_order_open(async_order *order, int64_t first, int64_t end);
 /* All are done. */
-bool async_order_is_over(const async_order *order);
 /* Blocks for a rank, into block[ASYNC_BLOCKS]; their number, 0: it has as many as it gets. A rank that holds
  * none and gets none is done: others are through with what is left before it would be with one. */
 int async_order_give(async_order *order, int rank, int64_t *block);

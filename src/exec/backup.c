@@ -1,7 +1,6 @@
 /* Backup ranks (Chen et al., arXiv 1604.00981): the sum of a step is of the first gradients to come, and what
  * comes later is dropped. A thread of every rank agrees on which those are and takes part in all sums, so
- * that
- * nobody waits for a rank that is slow, or asleep, until it lags plan->config.lag steps behind.
+ * that nobody waits for a rank that is slow, or asleep, until it lags plan->config.lag steps behind.
  *
  *     this rank's step                         its thread
  *     forward, backward: version 0
@@ -16,6 +15,7 @@
  * The order of a sum is that of all ranks; what was dropped is 0. The mean is over the rows that count. */
 #include <inttypes.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

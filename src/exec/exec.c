@@ -45,7 +45,6 @@ int kolo_exec_create(kolo_exec **exec, kolo_plan *const *plans, int count, kolo_
     /* what is recorded cannot wait for sums that were started before, nor the host for other ranks in it */
     e->replays = options->replay && e->versions == 1 && !(comm && kolo_comm_host_waits(comm));
     e->ahead = kolo_backend_is_host(backend) ? 0 : KOLO_EXEC_AHEAD;
-    atomic_init(&e->position, -1);
     KOLO_TRY_GOTO(rc, exec_open_shards(e));
     KOLO_TRY_GOTO(rc, exec_offload_open(e));
     KOLO_TRY_GOTO(rc, exec_allocate(e, share));
@@ -77,11 +76,6 @@ void kolo_exec_destroy(kolo_exec **exec)
 }
 
 int kolo_exec_batches_ahead(const kolo_exec *exec) { return kolo_plan_feed(exec->plan); }
-
-int64_t kolo_exec_position(const kolo_exec *exec)
-{
-    return atomic_load_explicit(&exec->position, memory_order_relaxed);
-}
 
 double kolo_exec_issue_seconds(const kolo_exec *exec) { return exec->issuing; }
 double kolo_exec_comm_seconds(const kolo_exec *exec) { return exec->waiting; }
@@ -362,13 +356,12 @@ int exec_act_all(kolo_exec *e, int64_t step)
     if (e->profile) KOLO_TRY(mark(e, 0));
     for (int64_t i = 0; i < p->actions; i++) {
         if (p->ring && !exec_has_batch(e, &p->action[i])) continue;
-        atomic_store_explicit(&e->position, i, memory_order_relaxed);
         if (e->comm) /* as errors and progress count them */
             kolo_comm_publish_text(e->comm, step + 1, i,
                                    e->current->action_text ? e->current->action_text[i] : "");
         int rc = act(e, &p->action[i]);
         if (rc >= 0 && e->profile) rc = mark(e, i + 1);
-        if (rc < 0) { /* the position stays: a failure report names it */
+        if (rc < 0) {
             char text[256];
             kolo_plan_action_text(p, i, text, sizeof text);
             return kolo_fail_in(rc, "step %" PRId64 ", action %" PRId64 " (%s): ", step + 1, i, text);
@@ -520,7 +513,6 @@ int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
     if (e->profile && e->issued) KOLO_TRY(add_times(e));
     KOLO_TRY(exec_taken(e));
     if (e->issued - e->reported > e->ahead) KOLO_TRY(exec_report_next(e, metrics));
-    atomic_store_explicit(&e->position, -1, memory_order_relaxed);
     if (e->comm) kolo_comm_publish(e->comm, step->step + 1, -1);
     return 0;
 }

@@ -149,9 +149,6 @@ double kolo_exec_issue_seconds(const kolo_exec *exec);
  * computing did not hide. A device waits by itself: nothing is counted there. */
 double kolo_exec_comm_seconds(const kolo_exec *exec);
 
-/* Where the executor stands, for the watchdog; readable from another thread. */
-int64_t kolo_exec_position(const kolo_exec *exec); /* action, -1 between steps */
-
 /* The executor's communicator; NULL: it has none. */
 kolo_comm *kolo_exec_comm(const kolo_exec *exec);
 

@@ -45,7 +45,6 @@ int kolo_exec_flush(kolo_exec *e)
     int rc = exec_act_all(e, e->in_flight[e->issued % e->flights].step.step);
     e->flushes = false;
     if (rc >= 0) rc = exec_end_step(e);
-    atomic_store_explicit(&e->position, -1, memory_order_relaxed);
     return rc < 0 ? rc : 1;
 }
 

@@ -3,8 +3,6 @@
 #ifndef KOLO_EXEC_PARTS_H
 #define KOLO_EXEC_PARTS_H
 
-#include <stdatomic.h>
-
 #include "exec/exec.h"
 #include "exec/offloaded.h"
 #include "plan/program.h"
@@ -146,7 +144,6 @@ struct kolo_exec {
     kolo_exec_profile *profile;
     kolo_event **mark; /* [plan->actions + 1], made with the first profile */
     double *used; /* [plan->actions + 1] seconds that this thread has computed by then; NULL: not asked */
-    _Atomic int64_t position;
 };
 
 /* pipeline.c: the step of a pipeline whose weights are late (order.h). */

@@ -163,7 +163,6 @@ int exec_step_late(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
     if (e->list == e->last_batch) KOLO_TRY(end_lists(e));
     e->issuing += kolo_time() - start;
     if (e->issued > e->reported) KOLO_TRY(exec_report_next(e, metrics));
-    atomic_store_explicit(&e->position, -1, memory_order_relaxed);
     if (e->comm) kolo_comm_publish(e->comm, done < 0 ? 1 : done + 1, -1);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Storage of tensors and nodes, finding and printing. */
+/* Storage of tensors and nodes, and finding them. */
 #include "graph/graph.h"
 
 #include <inttypes.h>
@@ -176,51 +176,6 @@ int kolo_graph_node_as(kolo_graph *g, const kolo_node *node)
     KOLO_TRY(prepare_node(g, &copy, node->op, node->n_in, node->in, node->n_out, node->out, &node->a));
     copy.channels = node->channels;
     return push_node(g, &copy);
-}
-
-static void print_shape(const kolo_tensor *t, FILE *file)
-{
-    fprintf(file, "%s %s(", t->name, kolo_dtype_name(t->dtype));
-    for (int i = 0; i < t->rank; i++) fprintf(file, "%s%" PRId64, i ? "," : "", t->dim[i]);
-    fputc(')', file);
-}
-
-static void print_attributes(const kolo_node *node, FILE *file)
-{
-    const kolo_attributes *a = &node->a;
-    if (a->kernel[0])
-        fprintf(file, "  %" PRId64 "x%" PRId64 " stride %" PRId64 "x%" PRId64 " pad %" PRId64 "x%" PRId64,
-                a->kernel[0], a->kernel[1], a->stride[0], a->stride[1], a->pad[0], a->pad[1]);
-    if (a->groups > 1) fprintf(file, " groups %" PRId64, a->groups);
-    if (a->epsilon > 0) fprintf(file, "  eps %g", a->epsilon);
-    if (a->smoothing > 0) fprintf(file, "  smoothing %g", a->smoothing);
-    if (a->weight > 0) fprintf(file, "  weight %g", a->weight);
-    if (a->relu) fputs("  relu", file);
-}
-
-int kolo_graph_print(const kolo_graph *g, void *stream)
-{
-    FILE *file = stream;
-    fprintf(file,
-            "graph %s: %s, %s, %" PRId64 " rows, %" PRId64 " tensors, %" PRId64 " nodes, %" PRId64
-            " parameters, %.0f multiply-accumulates a row\n",
-            g->name, g->train ? "training" : "evaluation", kolo_dtype_name(g->dtype), g->rows, g->tensors,
-            g->nodes, kolo_graph_parameters(g), kolo_graph_macs(g));
-    for (int64_t i = 0; i < g->nodes; i++) {
-        const kolo_node *node = &g->node[i];
-        fprintf(file, "%5" PRId64 "  %-20s", i, kolo_op_table[node->op].name);
-        for (int k = 0; k < node->n_in; k++)
-            fprintf(file, " %s", node->in[k] < 0 ? "-" : g->tensor[node->in[k]].name);
-        fputs(" ->", file);
-        for (int k = 0; k < node->n_out; k++) {
-            fputc(' ', file);
-            if (node->out[k] < 0) fputc('-', file);
-            else print_shape(&g->tensor[node->out[k]], file);
-        }
-        print_attributes(node, file);
-        fputc('\n', file);
-    }
-    return ferror(file) ? kolo_fail(KOLO_EIO, "graph %s: cannot print it", g->name) : 0;
 }
 
 int kolo_graph_undo_node(kolo_graph *g)

@@ -519,10 +519,9 @@ bool kolo_graph_is_output(const kolo_graph *g, int tensor); /* logits, features,
 int kolo_graph_compact(kolo_graph *g, const bool *dead);
 /* Removes the node added last, its outputs and the parameters that were added for it. */
 int kolo_graph_undo_node(kolo_graph *g);
-int64_t kolo_graph_parameters(const kolo_graph *g);    /* elements of PARAM tensors */
-int64_t kolo_graph_buffers(const kolo_graph *g);       /* BUFFER tensors: running statistics */
-double kolo_graph_macs(const kolo_graph *g);           /* multiply-accumulates of the forward part, one row */
-int kolo_graph_print(const kolo_graph *g, void *file); /* FILE *; one line a node */
+int64_t kolo_graph_parameters(const kolo_graph *g); /* elements of PARAM tensors */
+int64_t kolo_graph_buffers(const kolo_graph *g);    /* BUFFER tensors: running statistics */
+double kolo_graph_macs(const kolo_graph *g);        /* multiply-accumulates of the forward part, one row */
 
 /* Initial values of elements first .. first + count - 1 (canonical order) of a parameter or buffer: each a
  * pure function of seed, name and number. Any thread. */

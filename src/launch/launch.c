@@ -219,16 +219,6 @@ int kolo_launch_exchange(kolo_launch *launch, const void *mine, size_t bytes, vo
     return rc;
 }
 
-int kolo_launch_barrier(kolo_launch *launch)
-{
-    kolo_launch_state *state = kolo_state(launch);
-    if (!state) return kolo_fail(KOLO_EINTERNAL, "launch: barrier after the end");
-    kolo_launch_wait_begin(launch, "a barrier");
-    const int rc = state->method->barrier(launch);
-    kolo_launch_wait_end(launch);
-    return rc;
-}
-
 void kolo_launch_beat_at(kolo_launch *launch, const char *path)
 {
     kolo_launch_state *state = kolo_state(launch);

@@ -36,7 +36,7 @@ int kolo_launch_by_node(const kolo_launch *launch, int rank);
 /* How long to wait for other ranks; seconds. */
 typedef struct kolo_launch_limits {
     double start;             /* in the launch; 0: as long as they live */
-    double later;             /* in an exchange, a barrier or the end; likewise */
+    double later;             /* in an exchange or the end; likewise */
     double heartbeat_timeout; /* seconds without a heartbeat of a rank of this node; 0: 8 */
     /* From a thread of its own: says it and ends the job (kolo_launch_abort). text: which ranks are missing
      * or have stopped, on which hosts, and a cure. NULL: nobody is watched. */
@@ -74,7 +74,6 @@ void kolo_launch_abort_unstarted(int exit_status);
 /* Every rank gives `bytes` bytes, gets size * bytes in rank order. Wire-up only (PMIx or MPI); at most a
  * few KiB. Collective. */
 int kolo_launch_exchange(kolo_launch *launch, const void *mine, size_t bytes, void *all);
-int kolo_launch_barrier(kolo_launch *launch);
 /* Around collective calls of MPI that all ranks of the launch make: a rank that keeps the others waiting in
  * them is named, as in an exchange. where: a literal, for the message. All ranks, in the same order. */
 void kolo_launch_wait_begin(kolo_launch *launch, const char *where);

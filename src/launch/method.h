@@ -23,7 +23,6 @@ typedef struct kolo_method {
     int (*start)(kolo_launch *launch);
     int (*wired)(kolo_launch *launch); /* once the node map is known; may be NULL */
     int (*exchange)(kolo_launch *launch, const void *mine, size_t bytes, void *all);
-    int (*barrier)(kolo_launch *launch);
     void (*finish)(kolo_launch *launch);
     void (*abort)(kolo_launch *launch, int exit_status); /* may return; the caller exits then */
     /* For the watchdog's thread, while this rank waits; NULL: there is no such way. Tells that it waits for

@@ -247,16 +247,6 @@ static int mpi_exchange(kolo_launch *launch, const void *mine, size_t bytes, voi
     return 0;
 }
 
-static int mpi_barrier(kolo_launch *launch)
-{
-    mpi_own *own = kolo_state(launch)->own;
-    if (launch->size > 1 && MPI_Barrier(own->comm) != MPI_SUCCESS)
-        return kolo_fail(
-            KOLO_ELAUNCH,
-            "launch: MPI_Barrier failed: a rank may have died; look for the first error of this job");
-    return 0;
-}
-
 static void mpi_finish(kolo_launch *launch)
 {
     kolo_launch_state *state = kolo_state(launch);
@@ -316,7 +306,6 @@ static int mpi_exchange(kolo_launch *launch, const void *mine, size_t bytes, voi
     return kolo_method_single.exchange(launch, mine, bytes, all);
 }
 
-static int mpi_barrier(kolo_launch *launch) { return kolo_method_single.barrier(launch); }
 static void mpi_finish(kolo_launch *launch) { (void)launch; }
 static void mpi_abort(kolo_launch *launch, int exit_status)
 {
@@ -330,7 +319,6 @@ const kolo_method kolo_method_mpi = {
     .fits = mpi_fits,
     .start = mpi_start,
     .exchange = mpi_exchange,
-    .barrier = mpi_barrier,
     .finish = mpi_finish,
     .abort = mpi_abort,
 };

@@ -93,7 +93,8 @@ static int put_bytes(const pmix_own *own, const char *key, const void *data, siz
     return status == PMIX_SUCCESS ? 0 : fail("PMIx_Put", status, own);
 }
 
-static int fence(const pmix_own *own, bool collect)
+/* All ranks meet; what each has put can then be read by all. */
+static int fence(const pmix_own *own)
 {
     pmix_proc_t job;
     pmix_info_t info[2];
@@ -104,8 +105,8 @@ static int fence(const pmix_own *own, bool collect)
     PMIX_INFO_CONSTRUCT(&info[1]);
     PMIX_INFO_LOAD(&info[0], PMIX_TIMEOUT, &seconds, PMIX_INT);
     /* its presence counts, not its value */
-    if (collect) PMIX_INFO_LOAD(&info[1], PMIX_COLLECT_DATA, &yes, PMIX_BOOL);
-    pmix_status_t status = PMIx_Fence(&job, 1, info, collect ? 2 : 1);
+    PMIX_INFO_LOAD(&info[1], PMIX_COLLECT_DATA, &yes, PMIX_BOOL);
+    pmix_status_t status = PMIx_Fence(&job, 1, info, 2);
     PMIX_INFO_DESTRUCT(&info[0]);
     PMIX_INFO_DESTRUCT(&info[1]);
     return status == PMIX_SUCCESS ? 0 : fail("PMIx_Fence", status, own);
@@ -138,7 +139,7 @@ static int pmix_exchange(kolo_launch *launch, const void *mine, size_t bytes, vo
     }
     snprintf(key, sizeof key, "kolo.%u", own->epoch++);
     KOLO_TRY(put_bytes(own, key, mine, bytes));
-    KOLO_TRY(fence(own, true));
+    KOLO_TRY(fence(own));
     for (int r = 0; r < launch->size; r++) {
         pmix_value_t *value = NULL;
         KOLO_TRY(get_bytes(own, r, key, &value));
@@ -152,11 +153,6 @@ static int pmix_exchange(kolo_launch *launch, const void *mine, size_t bytes, vo
                              r, bytes);
     }
     return 0;
-}
-
-static int pmix_barrier(kolo_launch *launch)
-{
-    return launch->size == 1 ? 0 : fence(kolo_state(launch)->own, false);
 }
 
 /* ---- for the watchdog ---- */
@@ -270,7 +266,7 @@ static int bridge_fence(void *context, uint32_t epoch, const char *lines, size_t
     snprintf(key, sizeof key, "kolo.pmi.%u", epoch);
     /* PMIx dislikes empty objects */
     KOLO_TRY(put_bytes(context, key, bytes ? lines : "\n", bytes ? bytes : 1));
-    return fence(context, true);
+    return fence(context);
 }
 
 static int bridge_fetch(void *context, uint32_t epoch, int rank, char **lines, size_t *bytes)
@@ -424,8 +420,11 @@ static int pmix_exchange(kolo_launch *launch, const void *mine, size_t bytes, vo
     return kolo_method_single.exchange(launch, mine, bytes, all);
 }
 
-static int pmix_barrier(kolo_launch *launch) { return kolo_method_single.barrier(launch); }
-static int pmix_wired(kolo_launch *launch) { return kolo_method_single.barrier(launch); }
+static int pmix_wired(kolo_launch *launch)
+{
+    (void)launch;
+    return 0;
+}
 static void pmix_finish(kolo_launch *launch) { (void)launch; }
 static void pmix_abort(kolo_launch *launch, int exit_status)
 {
@@ -439,7 +438,6 @@ const kolo_method kolo_method_pmix = {.name = "pmix",
                                       .start = pmix_start,
                                       .wired = pmix_wired,
                                       .exchange = pmix_exchange,
-                                      .barrier = pmix_barrier,
                                       .finish = pmix_finish,
                                       .abort = pmix_abort,
                                       WATCHED};

@@ -57,12 +57,6 @@ static int single_exchange(kolo_launch *launch, const void *mine, size_t bytes, 
     return 0;
 }
 
-static int single_barrier(kolo_launch *launch)
-{
-    (void)launch;
-    return 0;
-}
-
 static void single_finish(kolo_launch *launch) { (void)launch; }
 
 static void single_abort(kolo_launch *launch, int exit_status)
@@ -85,7 +79,6 @@ const kolo_method kolo_method_slurm = {
     .fits = slurm_fits,
     .start = slurm_start,
     .exchange = single_exchange,
-    .barrier = single_barrier,
     .finish = single_finish,
     .abort = single_abort,
 };
@@ -94,7 +87,6 @@ const kolo_method kolo_method_single = {
     .fits = single_fits,
     .start = single_start,
     .exchange = single_exchange,
-    .barrier = single_barrier,
     .finish = single_finish,
     .abort = single_abort,
 };

@@ -199,12 +199,9 @@ static double average(const mean *m) { return m->count ? m->sum / (double)m->cou
 
 /* What each line averages: area, -1: all of the ten IoUs or one of them; count -1: precision. */
 static const struct line {
-    const char *name;
     int area, iou, count;
-} lines[12] = {{"AP", 0, -1, -1},       {"AP50", 0, 0, -1},       {"AP75", 0, 5, -1},
-               {"AP_small", 1, -1, -1}, {"AP_medium", 2, -1, -1}, {"AP_large", 3, -1, -1},
-               {"AR1", 0, -1, 0},       {"AR10", 0, -1, 1},       {"AR100", 0, -1, 2},
-               {"AR_small", 1, -1, 2},  {"AR_medium", 2, -1, 2},  {"AR_large", 3, -1, 2}};
+} lines[12] = {{0, -1, -1}, {0, 0, -1}, {0, 5, -1}, {1, -1, -1}, {2, -1, -1}, {3, -1, -1},
+               {0, -1, 0},  {0, -1, 1}, {0, -1, 2}, {1, -1, 2},  {2, -1, 2},  {3, -1, 2}};
 
 static void summarise(kolo_ap *ap)
 {
@@ -287,8 +284,6 @@ void kolo_ap_free(kolo_ap *ap)
     free(ap->cls);
     *ap = (kolo_ap){0};
 }
-
-const char *kolo_ap_name(int line) { return lines[line].name; }
 
 void kolo_ap_text(const kolo_ap *ap, int line, char *text, int64_t size)
 {

@@ -47,9 +47,8 @@ typedef struct kolo_ap {
 int kolo_ap_coco(kolo_ap *ap, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found,
                  int64_t founds, int classes);
 void kolo_ap_free(kolo_ap *ap);
-/* The name of a line, and how pycocotools prints it:
+/* A line as pycocotools prints it:
  * " Average Precision  (AP) @[ IoU=0.50:0.95 | area=   all | maxDets=100 ] = 0.293" */
-const char *kolo_ap_name(int line);
 void kolo_ap_text(const kolo_ap *ap, int line, char *text, int64_t size);
 
 /* VOC's AP of each class at one IoU (the devkit's .5): ap[classes], -1 where no truth counts. eleven: the

@@ -81,7 +81,11 @@ static size_t weight_bytes(const kolo_nhwc_weight *w)
     return (size_t)(w->out_stored * w->height * w->width * w->in_stored) * sizeof(float);
 }
 
-int kolo_nhwc_weight_layout(const kolo_kernel_request *r, int tensor, kolo_layout *layout)
+/* Of a convolution's weight or its gradient; sets half too. The request is the convolution or one of its
+ * gradients. With groups the channels of one group lie side by side, so the weight is stored
+ * (O, KH, KW, I/groups) without padding; the maps keep theirs at the end of all channels. A layout that is
+ * there already (of another graph's parameter) stays. */
+static int weight_layout(const kolo_kernel_request *r, int tensor, kolo_layout *layout)
 {
     if (tensor < 0) return 0;
     const kolo_tensor *t = &r->graph->tensor[tensor];
@@ -113,7 +117,7 @@ static int linear_layout(const kolo_kernel_request *r, int weight, kolo_layout *
     const enum kolo_dtype dtype = r->graph->dtype;
     if (x->rank == 4 &&
         (kolo_nhwc_padded(w->dim[0], dtype) != w->dim[0] || kolo_nhwc_padded(w->dim[1], dtype) != w->dim[1]))
-        return kolo_nhwc_weight_layout(r, weight, layout);
+        return weight_layout(r, weight, layout);
     layout[weight].half = dtype != KOLO_F32;
     return 0;
 }
@@ -134,9 +138,9 @@ int kolo_nhwc_layout(const kolo_kernel_request *r, kolo_layout *layout)
     switch (n->op) {
     case KOLO_OP_conv:
     case KOLO_OP_conv_stats:
-    case KOLO_OP_norm_conv_stats: return kolo_nhwc_weight_layout(r, n->in[1], layout);
+    case KOLO_OP_norm_conv_stats: return weight_layout(r, n->in[1], layout);
     case KOLO_OP_conv_grad_weight:
-    case KOLO_OP_norm_conv_grad_weight: return kolo_nhwc_weight_layout(r, n->out[0], layout);
+    case KOLO_OP_norm_conv_grad_weight: return weight_layout(r, n->out[0], layout);
     case KOLO_OP_linear: return linear_layout(r, n->in[1], layout);
     case KOLO_OP_linear_grad_weight:
         return linear_layout(r, n->out[0] < 0 ? -1 : r->graph->tensor[n->out[0]].of, layout);

@@ -32,11 +32,6 @@ typedef struct kolo_nhwc_weight {
 } kolo_nhwc_weight;
 int kolo_nhwc_blocks(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like,
                      const kolo_layout *like_layout, kolo_layout *layout);
-/* Of a convolution's weight or its gradient; sets half too. request: the convolution or one of its gradients;
- * layout: [graph->tensors]. With groups the channels of one group lie side by side, so the weight is stored
- * (O, KH, KW, I/groups) without padding; the maps keep theirs at the end of all channels. A layout that is
- * there already (of another graph's parameter) stays. */
-int kolo_nhwc_weight_layout(const kolo_kernel_request *request, int tensor, kolo_layout *layout);
 void kolo_nhwc_free(kolo_backend *backend); /* when the backend closes */
 
 /* The layout of any operation's row (kernel.h): what is not laid out by its shape alone. Rows of

@@ -123,8 +123,3 @@ kolo_fabric_load kolo_fabric_send(const kolo_fabric *f, bool same_node, int send
                               .seconds = bytes / rate,
                               .network = same_node ? 0 : senders / f->gpus};
 }
-
-double kolo_fabric_seconds(const kolo_fabric_load *l)
-{
-    return l->latency + l->seconds * (l->network > 1 ? l->network : 1);
-}

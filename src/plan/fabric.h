@@ -75,7 +75,5 @@ kolo_fabric_load kolo_fabric_sum(const kolo_fabric *fabric, const kolo_fabric_gr
 /* A message of each of `senders` ranks of a node; all GPUs of a node share its network. Its link is free
  * again before the latency is over. */
 kolo_fabric_load kolo_fabric_send(const kolo_fabric *fabric, bool same_node, int senders, double bytes);
-/* How long it takes where nothing else uses the links. */
-double kolo_fabric_seconds(const kolo_fabric_load *load);
 
 #endif

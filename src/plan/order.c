@@ -79,13 +79,6 @@ const kolo_pipeline_order kolo_pipeline[KOLO_PIPELINES] = {
                                  to_the_end_and_back, false},
 };
 
-int kolo_pipeline_find(const char *name)
-{
-    for (int i = 0; i < KOLO_PIPELINES; i++)
-        if (!strcmp(kolo_pipeline[i].name, name)) return i;
-    return -1;
-}
-
 typedef struct list {
     kolo_turn *turn;
     int turns, stages, chunks, slots, ahead;
@@ -168,28 +161,6 @@ int kolo_turns_create_forward(enum kolo_pipeline order, int stages, int stage, i
                               kolo_turn **turn, int *turns)
 {
     return order_create(order, stages, stage, chunks, slots, false, turn, turns);
-}
-
-int kolo_turns_create_run(enum kolo_pipeline order, int stages, int stage, int slots, int steps,
-                          kolo_turn **turn, int *turns)
-{
-    kolo_turn *step = NULL;
-    int n = 0, ahead = 0;
-    *turn = NULL;
-    *turns = 0;
-    KOLO_TRY(kolo_turns_create(order, stages, stage, 1, slots, &step, &n));
-    for (int i = 0; i < n; i++)
-        if (step[i].ahead > ahead) ahead = step[i].ahead;
-    kolo_turn *all = kolo_alloc((size_t)n * (size_t)(steps + ahead) * sizeof *all);
-    for (int t = -ahead; all && t < steps; t++)
-        for (int i = 0; i < n; i++) {
-            const int batch = t + step[i].ahead;
-            if (batch >= 0 && batch < steps)
-                all[(*turns)++] = (kolo_turn){step[i].pass, 0, batch * slots + step[i].slot, 0};
-        }
-    free(step);
-    *turn = all;
-    return all ? 0 : KOLO_ENOMEM;
 }
 
 int kolo_turns_in_flight(const kolo_turn *turn, int turns, int chunk)

@@ -72,12 +72,8 @@ typedef struct kolo_pipeline_order {
 } kolo_pipeline_order;
 
 /* One row an order: gpipe, 1f1b, interleaved, zero_bubble; late ones: pipedream, pipedream_vertical,
- * two_buffered,
- * pipelined. */
+ * two_buffered, pipelined. */
 extern const kolo_pipeline_order kolo_pipeline[KOLO_PIPELINES];
-
-/* The row of that name, an enum kolo_pipeline; -1: there is none. */
-int kolo_pipeline_find(const char *name);
 
 static inline bool kolo_pipeline_is_late(enum kolo_pipeline order) { return kolo_pipeline[order].ahead; }
 
@@ -87,11 +83,6 @@ static inline bool kolo_pipeline_is_late(enum kolo_pipeline order) { return kolo
  * other in a circle. *turn: [*turns], the caller's (free). KOLO_ECONFIG names what is out of range. */
 int kolo_turns_create(enum kolo_pipeline order, int stages, int stage, int chunks, int slots,
                       kolo_turn **turn, int *turns);
-
-/* Of a late order the turns of the first `steps` steps and of those before, in which forward turns alone are
- * done, as one list in which slots are counted through all batches: for a simulation. */
-int kolo_turns_create_run(enum kolo_pipeline order, int stages, int stage, int slots, int steps,
-                          kolo_turn **turn, int *turns);
 
 /* The same without gradients: the forward turns alone, for an evaluation. */
 int kolo_turns_create_forward(enum kolo_pipeline order, int stages, int stage, int chunks, int slots,

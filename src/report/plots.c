@@ -209,7 +209,7 @@ double report_class_score(const report_run *r, int cls)
     return right->valuedouble / images->valuedouble;
 }
 
-int report_classes(const report_run *r)
+static int classes_of(const report_run *r)
 {
     return cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(r->classes, "images"));
 }
@@ -229,7 +229,7 @@ static int by_score(const void *a, const void *b)
 /* The classes that were seen, the worst first; *list is the caller's. */
 static int rank_classes(const report_run *r, ranked **list, int *count)
 {
-    const int n = report_classes(r);
+    const int n = classes_of(r);
     *count = 0;
     if (!(*list = kolo_alloc((size_t)(n + 1) * sizeof **list))) return KOLO_ENOMEM;
     for (int c = 0; c < n; c++) {
@@ -261,7 +261,7 @@ static int make_classes(report_plot *p, const report_run *runs, int n)
     for (int k = 0; k < shown && rc == 0; k++)
         rc = report_plot_label(p, report_class_name(&runs[first], list[k].cls, number, sizeof number));
     for (int i = first; i < n && rc == 0 && !is_full(p); i++) {
-        if (report_classes(&runs[i]) != report_classes(&runs[first])) continue; /* other classes */
+        if (classes_of(&runs[i]) != classes_of(&runs[first])) continue; /* other classes */
         report_series *s =
             series_of(p, runs, n, i, cJSON_HasObjectItem(runs[i].classes, "ap") ? "AP" : "right", 0);
         rc = s ? 0 : KOLO_ENOMEM;
@@ -300,7 +300,7 @@ static int make_confusion(report_plot *p, const report_run *runs, int n)
     while (first < n && !cJSON_HasObjectItem(runs[first].classes, "confused")) first++;
     if (first == n) return 0;
     const report_run *r = &runs[first];
-    const int classes = report_classes(r);
+    const int classes = classes_of(r);
     if (classes < 1 || classes > MOST_CELLS) return 0;
     for (int c = 0; c < classes; c++)
         KOLO_TRY(report_plot_label(p, report_class_name(r, c, number, sizeof number)));

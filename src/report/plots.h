@@ -16,9 +16,8 @@ extern const char *const report_plot_name[REPORT_PLOTS];
 /* Fills *plot (freed by the caller, after an error too); it is empty where the runs tell nothing of that. */
 int report_plot_make(report_plot *plot, enum report_plot_id which, const report_run *runs, int n);
 
-/* Of the last event of classes: how many there are; the share of right answers, or AP, of one (NaN: it was
- * not seen); the one with the least (-1: none). */
-int report_classes(const report_run *run);
+/* Of the last event of classes: the share of right answers, or AP, of one (NaN: it was not seen); the one
+ * with the least (-1: none). */
 double report_class_score(const report_run *run, int cls);
 int report_worst_class(const report_run *run);
 

@@ -8,7 +8,7 @@
 #include "kolo/error.h"
 #include "train/parts.h"
 
-const char *session_precision(const kolo_session *s)
+static const char *precision_of(const kolo_session *s)
 {
     return kolo_option_find("precision")->choices[s->options->precision];
 }
@@ -73,7 +73,7 @@ int session_choose_device(kolo_session *s)
     }
     if (o->precision == KOLO_precision_fp16 || o->precision == KOLO_precision_tf32)
         return kolo_fail(KOLO_ECONFIG, "precision=%s is for GPUs, and this runs on CPUs: set precision=%s",
-                         session_precision(s), o->precision == KOLO_precision_fp16 ? "bf16" : "f32");
+                         precision_of(s), o->precision == KOLO_precision_fp16 ? "bf16" : "f32");
     return 0;
 }
 
@@ -98,8 +98,8 @@ void session_report_device(const kolo_session *s)
     const char *sums = s->comm ? kolo_comm_name(s->comm) : "none";
     if (s->cuda)
         kolo_info("computing on %s (compute capability %d.%d), %s; allreduce: %s", s->device.name,
-                  s->device.major, s->device.minor, session_precision(s), sums);
+                  s->device.major, s->device.minor, precision_of(s), sums);
     else
         kolo_info("computing on CPUs (%ld threads a rank, %s), %s; allreduce: %s", (long)s->options->threads,
-                  kolo_backend_version("cpu"), session_precision(s), sums);
+                  kolo_backend_version("cpu"), precision_of(s), sums);
 }

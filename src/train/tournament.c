@@ -197,7 +197,9 @@ void session_close_tournament(kolo_session *s)
 
 /* ---- what is drawn ---- */
 
-void kolo_tournament_draw(uint64_t seed, int64_t meeting, int members, int *order)
+/* Who meets whom in meeting number `meeting` (1, 2, ...): order[2i] and order[2i + 1] are a pair, the last of
+ * an odd number sits out. */
+static void draw_pairs(uint64_t seed, int64_t meeting, int members, int *order)
 {
     kolo_random random = kolo_random_at(kolo_random_key(seed, KOLO_RANDOM_TOURNAMENT), (uint64_t)meeting, 0);
     for (int r = 0; r < members; r++) order[r] = r;
@@ -208,7 +210,8 @@ void kolo_tournament_draw(uint64_t seed, int64_t meeting, int members, int *orde
     }
 }
 
-double kolo_tournament_factor(uint64_t seed, int64_t meeting, int member, double vary)
+/* What the learning rate of `member`, which lost in this meeting, is times the winner's. */
+static double rate_factor(uint64_t seed, int64_t meeting, int member, double vary)
 {
     kolo_random random = kolo_random_at(kolo_random_key(seed, KOLO_RANDOM_TOURNAMENT), (uint64_t)meeting,
                                         (uint64_t)member + 1);
@@ -253,7 +256,7 @@ static int settle_pair(kolo_session *s, int64_t meeting, int i)
               loser = t->order[i] + t->order[i + 1] - winner;
     t->own[loser] = t->own[winner];
     if (o->tournament_vary > 1)
-        t->own[loser].lr *= kolo_tournament_factor((uint64_t)o->seed, meeting, loser, o->tournament_vary);
+        t->own[loser].lr *= rate_factor((uint64_t)o->seed, meeting, loser, o->tournament_vary);
     if (own != winner && own != loser) return 0;
     return kolo_exec_transfer_state(s->exec, kolo_tournament_rank(t, winner, t->place),
                                     kolo_tournament_rank(t, loser, t->place));
@@ -265,7 +268,7 @@ int kolo_tournament_meet(kolo_session *s, int64_t step)
     const int64_t meeting = step / s->options->tournament;
     KOLO_TRY(compare(s));
     if (step == s->steps) return 0;
-    kolo_tournament_draw((uint64_t)s->options->seed, meeting, t->members, t->order);
+    draw_pairs((uint64_t)s->options->seed, meeting, t->members, t->order);
     for (int i = 0; i + 1 < t->members; i += 2) KOLO_TRY(settle_pair(s, meeting, i));
     return 0;
 }

@@ -1,9 +1,8 @@
 /* Tournaments (LBANN's LTFB, Jacobs et al. 2017, "Towards scalable parallel training of deep neural
- * networks"):
- * every member, a rank or a group of ranks that step together, trains a network of its own, by
+ * networks"): every member, a rank or a group of ranks that step together, trains a network of its own, by
  * hyper-parameters of its own; every so many steps members meet in pairs, and the better network of two goes
- * on on both. With tournament_vary= the loser goes on with another
- * learning rate than the winner's (population based training, Jaderberg et al., arXiv 1711.09846). */
+ * on on both. With tournament_vary= the loser goes on with another learning rate than the winner's
+ * (population based training, Jaderberg et al., arXiv 1711.09846). */
 #ifndef KOLO_TRAIN_TOURNAMENT_H
 #define KOLO_TRAIN_TOURNAMENT_H
 
@@ -46,12 +45,6 @@ static inline bool kolo_meets(const kolo_options *o, int64_t step, int64_t steps
 {
     return o->tournament && (step == steps || step % o->tournament == 0);
 }
-/* Who meets whom in meeting number `meeting` (1, 2, ...): order[2i] and order[2i + 1] are a pair, the last of
- * an odd number sits out. */
-void kolo_tournament_draw(uint64_t seed, int64_t meeting, int members, int *order);
-/* What the learning rate of `member`, which lost in this meeting, is times the winner's. */
-double kolo_tournament_factor(uint64_t seed, int64_t meeting, int member, double vary);
-
 /* Of a pair of the last meeting, order[i] and order[i + 1], who won: of two with the same loss the first
  * member. */
 int kolo_tournament_winner(const kolo_tournament *tournament, int i);

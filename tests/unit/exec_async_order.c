@@ -15,7 +15,7 @@ typedef struct game {
     int ranks, pace[RANKS];
     int64_t ends[RANKS]; /* moment at which the rank has computed; -1: it does not compute */
     int given[BLOCKS], done[RANKS], pushed;
-    int64_t most; /* staleness */
+    int64_t most;       /* staleness */
     int64_t last, late; /* moment of the last push of a rank but the slow one; from then to the end */
     bool right;
 } game;
@@ -61,14 +61,14 @@ static bool play(game *g, int64_t first, int64_t end, uint64_t seed)
         take(g, r);
         if (g->order.of[r].held > 0) async_order_ask(&g->order, r);
     }
-    for (; !async_order_is_over(&g->order) && now < 100000; now++)
+    for (; g->order.updates < g->order.end && now < 100000; now++)
         for (int i = 0; i < g->ranks; i++) {
             const int r = (int)draw(seed + (uint64_t)now, (uint64_t)i, (uint32_t)g->ranks);
             if (g->ends[r] >= 0 && g->ends[r] <= now) push(g, r, now);
             else if (g->order.of[r].begins) begin(g, r, now);
         }
     g->late = now - g->last;
-    return async_order_is_over(&g->order);
+    return g->order.updates == g->order.end;
 }
 
 static void test(int ranks, int64_t bound, int slow)

@@ -167,34 +167,11 @@ static void refused(void)
     kolo_graph_destroy(&g);
 }
 
-static void printing(void)
-{
-    int x;
-    kolo_graph *g = fresh(true, 8, 3, &x);
-    kolo_conv_spec s = spec(8, 3, 2, 1);
-    kolo_cross_entropy(g, kolo_global_avg_pool(g, "pool", kolo_conv(g, "stem", x, &s)), 0);
-    is_int(kolo_graph_backward(g), 0, "backward");
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *file = open_memstream(&text, &bytes);
-    is_int(kolo_graph_print(g, file), 0, "prints");
-    fclose(file);
-    int64_t lines = 0;
-    for (const char *c = text; *c; c++) lines += *c == '\n';
-    is_int(lines, g->nodes + 1, "a head and a line a node");
-    ok(strstr(text, " normalize stem.weight -> stem f32(4,8,4,5)  3x3 stride 2x2 pad 1x1\n"),
-       "with names, shapes and attributes");
-    ok(strstr(text, "-> grad:stem.weight f32(8,3,3,3)"), "and gradients");
-    free(text);
-    kolo_graph_destroy(&g);
-}
-
 int main(void)
 {
     forward_shapes();
     evaluation();
     groups();
     refused();
-    printing();
     return done_testing();
 }

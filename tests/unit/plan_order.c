@@ -3,7 +3,7 @@
 #include "plan/order.h"
 
 #include "kolo/error.h"
-#include "tap.h"
+#include "turns_run.h"
 
 enum { MAX_STAGES = 9, MAX_CHUNKS = 4, MAX_SLOTS = 19, TEXT = 4096 };
 
@@ -200,8 +200,7 @@ static void late(void)
                     kolo_turn *one;
                     const int ahead = kolo_pipeline[order].ahead(stages, i),
                               old = kolo_pipeline[order].staleness(stages, i);
-                    kolo_turns_create_run((enum kolo_pipeline)order, stages, i, slots, steps, &s.turn[i],
-                                          &s.turns[i]);
+                    s.turns[i] = turns_of_run((enum kolo_pipeline)order, stages, i, slots, steps, &s.turn[i]);
                     for (int t = 0; t < s.turns[i]; t++) {
                         const kolo_turn *turn = &s.turn[i][t];
                         const int batch = turn->slot / slots, want = batch > old ? batch - old : 0;
@@ -233,9 +232,6 @@ int main(void)
     all_sizes();
     late();
     by_hand();
-    for (int i = 0; i < KOLO_PIPELINES; i++)
-        is_int(kolo_pipeline_find(kolo_pipeline[i].name), i, "%s is found", kolo_pipeline[i].name);
-    is_int(kolo_pipeline_find("1f1"), -1, "part of a name is none");
     refused(KOLO_PIPELINE_1F1B, 0, 0, 1, 4, KOLO_ECONFIG, "stages=0");
     refused(KOLO_PIPELINE_1F1B, 4, 4, 1, 4, KOLO_ECONFIG, "stage 4");
     refused(KOLO_PIPELINE_1F1B, 4, -1, 1, 4, KOLO_ECONFIG, "stage -1");

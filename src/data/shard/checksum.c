@@ -144,7 +144,7 @@ static int sum_up(summing *s, hid_t file)
     return add_tables(s, file) < 0 ? -1 : add_notes(s, file);
 }
 
-int kolo_shard_sum(hid_t file, const char *path, uint32_t *crc)
+static int shard_sum(hid_t file, const char *path, uint32_t *crc)
 {
     const int64_t length = kolo_file_size(path);
     if (length < 0) return (int)length;
@@ -176,7 +176,7 @@ int kolo_shard_check_sum(hid_t file, const char *path, const kolo_shard_header *
         return kolo_fail(KOLO_EINPUT,
                          "%s: attribute %s is missing: damaged; copy it again or pack this split again", path,
                          KOLO_SHARD_SUM);
-    KOLO_TRY(kolo_shard_sum(file, path, &crc));
+    KOLO_TRY(shard_sum(file, path, &crc));
     if (crc == stored) return 0;
     return kolo_fail(KOLO_EINPUT,
                      "%s: its tables and attributes have checksum %08x, stored is %08x: they were changed "
@@ -191,7 +191,7 @@ int kolo_shard_seal(const char *path)
     uint32_t crc;
     kolo_h5_lock();
     int rc = kolo_shard_open(path, &file);
-    if (rc == 0) rc = kolo_shard_sum(file, path, &crc);
+    if (rc == 0) rc = shard_sum(file, path, &crc);
     if (file >= 0) H5Fclose(file);
     if (rc == 0) {
         file = kolo_h5_open(path, true);

@@ -37,7 +37,7 @@ static herr_t set_bounds(hid_t list)
 #endif
 }
 
-hid_t kolo_h5_file_access(void)
+static hid_t file_access(void)
 {
     hid_t list = H5Pcreate(H5P_FILE_ACCESS);
     if (list < 0) return list;
@@ -55,7 +55,7 @@ hid_t kolo_h5_file_access(void)
 
 hid_t kolo_h5_create(const char *path)
 {
-    hid_t access = kolo_h5_file_access(), create = H5Pcreate(H5P_FILE_CREATE), file = -1;
+    hid_t access = file_access(), create = H5Pcreate(H5P_FILE_CREATE), file = -1;
     if (access >= 0 && create >= 0 && H5Pset_obj_track_times(create, 0) >= 0) {
         unlink(path); /* or a link that somebody put there would be followed */
         file = H5Fcreate(path, H5F_ACC_EXCL, create, access);
@@ -67,7 +67,7 @@ hid_t kolo_h5_create(const char *path)
 
 hid_t kolo_h5_open(const char *path, bool write)
 {
-    hid_t access = kolo_h5_file_access();
+    hid_t access = file_access();
     if (access < 0) return access;
     hid_t file = H5Fopen(path, write ? H5F_ACC_RDWR : H5F_ACC_RDONLY, access);
     H5Pclose(access);

@@ -12,8 +12,8 @@
 void kolo_h5_lock(void); /* also silences HDF5's own error printing for this thread */
 void kolo_h5_unlock(void);
 
-/* Property lists of the format. Negative: HDF5 failed. */
-hid_t kolo_h5_file_access(void); /* 1.8 file format, 1 MiB alignment, no file locks */
+/* A file or group as the format has it: 1.8 file format, 1 MiB alignment, no file locks. Negative: HDF5
+ * failed. */
 hid_t kolo_h5_create(const char *path);
 hid_t kolo_h5_open(const char *path, bool write);
 hid_t kolo_h5_group(hid_t file, const char *name);

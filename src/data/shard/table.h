@@ -12,7 +12,6 @@ int kolo_shard_open(const char *path, hid_t *file);
 /* checksum.c: of all tables and attributes; is it the stored one? Of a shard that is not complete nothing
  * is asked. */
 #define KOLO_SHARD_SUM "tables_crc32c" /* root attribute u32 */
-int kolo_shard_sum(hid_t file, const char *path, uint32_t *crc);
 int kolo_shard_check_sum(hid_t file, const char *path, const kolo_shard_header *header);
 /* Reads all tables that header->tables names. */
 int kolo_shard_load_tables(hid_t file, const char *path, const kolo_shard_header *header,
