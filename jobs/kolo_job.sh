@@ -9,8 +9,7 @@
 #   KOLO_DRY_RUN=1        print the srun line and stop
 #   SLURM_MPI_TYPE        plugin of `srun --mpi` (default pmix)
 #   KOLO_SITE_ENV=FILE    sourced first: modules and network settings of this computing centre; or the name of
-#                         a file that comes
-#                         with Kolo (share/site): infiniband, slingshot, ethernet, efa
+#                         a file that comes with Kolo (share/site): infiniband, slingshot, ethernet, efa
 #   KOLO_IDLE_GPUS=1      allow fewer tasks on a node than it has GPUs
 
 job_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

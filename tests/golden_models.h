@@ -214,8 +214,7 @@ static float *golden_get(golden_net *n, const char *which, int tensor, int64_t *
     return values;
 }
 
-/* Map `name` of a graph that is cut, put together: dim becomes its size. NULL: it has no parts. Caller frees.
- * */
+/* Map `name` of a graph that is cut, put together, of size dim; NULL: it has no parts. Caller frees. */
 static float *golden_whole(golden_net *n, const char *name, int64_t dim[4])
 {
     const int parts = golden_parts[0] * golden_parts[1];

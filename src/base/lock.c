@@ -124,8 +124,7 @@ static int take_over(run_lock *lock, const char *folder)
     KOLO_TRY(write_owner(lock, &me));
     if (!old || !strcmp(was.boot, me.boot)) return 0;
     /* Two machines may have found the same old lock abandoned at once, where flock does not reach from one to
-     * the
-     * other: the last to write owns it, and both see that now. */
+     * the other: the last to write owns it, and both see that now. */
     sleep_ms(SETTLE_MS);
     const int seen = read_owner(lock->path, &now);
     KOLO_TRY(seen);

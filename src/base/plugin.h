@@ -5,7 +5,7 @@
  *
  *   kolo_cuda_backend     const kolo_backend_type    ops/kernel.h
  *   kolo_cuda_updater     const kolo_updater_type    optim/optim.h
- *   kolo_cuda_reducer     const kolo_reducer_type *const []   comm/reducer.h
+ *   kolo_cuda_reducer     const kolo_reducer_type *const []   comm/buckets/reducer.h
  *   kolo_cuda_channel     const comm_gpu_channel_type    comm/core/gpu_channel.h
  *   kolo_cuda_devices     kolo_device_list           launch/device.h
  *   kolo_cuda_peer        kolo_device_peer           launch/device.h

@@ -1,16 +1,22 @@
 /* Checkpoints: written under a temporary name, synced, renamed, manifest last; asynchronous to the step; the
- * same bytes whatever the grid.    RUN/lock                          which job owns this folder
- * RUN/recipe.yaml                   all options of the first start (kolo_options_write all)   RUN/run_id
- * which run this is, and checksums of recipe.yaml and classes.txt
- * (identity.h)   RUN/checkpoints/step-0000000500/     tensors.safetensors             canonical f32 under
- * state-dict names; before others "momentum:", "ema:"     carried                         where ranks have
- * something of their own (carried.h)     manifest.json                   written last: step, epoch, position,
- * options, data uuid, seed, plan                                     hash, versions, metrics, loss scale, the
- * run; crc32c and size of every                                     other file, and at its end of itself
- * RUN/best                          name of the checkpoint with the best validation so far
- * (position.best_step), if it is there; for people: this program goes                                     by
- * the newest manifest   RUN/.alive                        heartbeats of ranks on several nodes while they end
- * (launch/far.h)  The last two checkpoints and the best are kept. */
+ * same bytes whatever the grid.
+ *
+ *   RUN/lock                          which job owns this folder
+ *   RUN/recipe.yaml                   all options of the first start (kolo_options_write all)
+ *   RUN/run_id                        which run this is, and checksums of recipe.yaml and classes.txt
+ *                                     (identity.h)
+ *   RUN/checkpoints/step-0000000500/
+ *     tensors.safetensors             canonical f32 under state-dict names; before others "momentum:", "ema:"
+ *     carried                         where ranks have something of their own (carried.h)
+ *     manifest.json                   written last: step, epoch, position, options, data uuid, seed, plan
+ *                                     hash, versions, metrics, loss scale, the run; crc32c and size of every
+ *                                     other file, and at its end of itself
+ *   RUN/best                          name of the checkpoint with the best validation so far
+ *                                     (position.best_step), if it is there; for people: this program goes
+ *                                     by the newest manifest
+ *   RUN/.alive                        heartbeats of ranks on several nodes while they end (launch/far.h)
+ *
+ * The last two checkpoints and the best are kept. */
 #ifndef KOLO_CKPT_H
 #define KOLO_CKPT_H
 

@@ -95,8 +95,7 @@ int kolo_exec_late_write(kolo_exec *exec, const kolo_step *step, int steps, cons
  * the steps, so that a rank that lags keeps nobody waiting. reach: before step number `step`, its first or
  * one behind those done; steps below `limit` may be agreed on and summed before this rank comes to them: up
  * to the next one before which all ranks meet in comm. Without a call that is the step itself. Not
- * collective,
- * but limits are the same on all ranks. */
+ * collective, but limits are the same on all ranks. */
 int kolo_exec_reach(kolo_exec *exec, int64_t step, int64_t limit);
 /* Before the first step, on all ranks: what counts is decided by a record, not by which ranks come first.
  * counted: [steps][(ranks + 63) / 64] words with a bit for each rank; borrowed; only rank 0 reads it. */
@@ -107,10 +106,10 @@ int kolo_exec_dropped(const kolo_exec *exec, int64_t step, int *ranks);
 /* Of plans with servers (plan->config.servers): ranks push the gradients of blocks of rows, numbered over
  * the run: block b is of step b / workers, the rows of worker b % workers. open: blocks [first, end) are to
  * be done, of whole steps; collective, in that rank 0 must do it, too; a rank that only serves gets none,
- * and closes at once. Then as long as this rank holds
- * any: kolo_exec_step of the first, which changes no weights, and push, which has its gradients applied,
- * brings the newest weights, and may give more blocks: then others to read meanwhile. close: when no block
- * is held; collective; all are applied, and every rank has weights, averages and state as after a step. */
+ * and closes at once. Then as long as this rank holds any: kolo_exec_step of the first, which changes no
+ * weights, and push, which has its gradients applied, brings the newest weights, and may give more blocks:
+ * then others to read meanwhile. close: when no block is held; collective; all are applied, and every rank
+ * has weights, averages and state as after a step. */
 enum { KOLO_MOST_BLOCKS = 2 };
 typedef struct kolo_blocks {
     int given;                       /* by this call */
@@ -170,9 +169,9 @@ int kolo_exec_get_own(kolo_exec *exec, const char *which, int tensor, float *val
 int kolo_exec_get_parts(kolo_exec *exec, const char *which, int tensor, float *values);
 int kolo_exec_set(kolo_exec *exec, const char *which, int tensor, const float *values);
 /* Between steps: the optimizer's state (with local steps weights and running statistics, too) of the whole
- * network as one vector of canonical tensors in the graph's
- * order. read: in a pipeline collective, of all stages of a replica, to rank 0's memory `to`, which others do
- * not read; else of this rank. write: in a pipeline what is another stage's is left alone. */
+ * network as one vector of canonical tensors in the graph's order. read: in a pipeline collective, of all
+ * stages of a replica, to rank 0's memory `to`, which others do not read; else of this rank. write: in a
+ * pipeline what is another stage's is left alone. */
 int64_t kolo_exec_state_count(kolo_exec *exec);
 int kolo_exec_state_read(kolo_exec *exec, int replica, float *to);
 int kolo_exec_state_write(kolo_exec *exec, const float *from);

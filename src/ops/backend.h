@@ -40,8 +40,8 @@ typedef struct kolo_step {
     int32_t row[KOLO_MAX_SLOTS];
     uint64_t seed; /* of the run */
     int32_t l1;    /* detectors: the L1 term of the last epochs is on */
-    /* 0; else this step only forms the average's running statistics
-     * (kolo_exec_statistics): its batch's weight */
+    /* 0; else this step only forms the average's running statistics (kolo_exec_statistics): its
+     * batch's weight */
     float swa;
     /* written by NORM (optim/grad_scaler.h), read by the updates */
     float clip;   /* factor on the gradients: 1 / loss scale, times that of clip_norm */
@@ -57,20 +57,18 @@ typedef struct kolo_step {
 /* The error that a label is; 0 where none is bad. */
 int kolo_bad_label_fail(const kolo_bad_label *bad, int64_t classes);
 
-/* Memory layout of a tensor.
- *   block: channel block B of an activation (N,C,H,W), stored (N, ceil(C/B), H, W, B): 1 is NCHW, 8 or 16
- *   the blocked layouts of
- *          wide vectors, C itself NHWC. Channels beyond C in the last block are zero, always. 1 for all other
- *          tensors ((N,F), u8 images (N,H,W,C), vectors) which are plain row-major.
- *   opaque: a parameter's layout in the backend's own description (oneDNN's memory descriptor), or NULL:
- *   plain. Its gradient and
- *          its optimizer state have the same one. Padding is zero and stays zero under
- *          any elementwise update. */
+/* Memory layout of a tensor. */
 typedef struct kolo_layout {
+    /* channel block B of an activation (N,C,H,W), stored (N, ceil(C/B), H, W, B): 1 is NCHW, 8 or 16 the
+     * blocked layouts of wide vectors, C itself NHWC. Channels beyond C in the last block are zero, always.
+     * 1 for all other tensors ((N,F), u8 images (N,H,W,C), vectors), which are plain row-major */
     int64_t block;
-    const void *opaque; /* owned by the backend, lives as long as it */
-    uint64_t hash;      /* of opaque's content; equal on all ranks of a job (part of the plan's hash) */
-    size_t bytes;       /* physical size, multiple of the element */
+    /* of a parameter in the backend's own description (oneDNN's memory descriptor), or NULL: plain. Its
+     * gradient and its optimizer state have the same one. Padding is zero and stays zero under any
+     * elementwise update. Owned by the backend, lives as long as it */
+    const void *opaque;
+    uint64_t hash; /* of opaque's content; equal on all ranks of a job (part of the plan's hash) */
+    size_t bytes;  /* physical size, multiple of the element */
     /* a parameter whose operations read a copy of it in the graph's 16-bit type (the
      * SHADOW arena), same layout */
     bool half;
@@ -154,11 +152,11 @@ int kolo_backend_to_canonical(kolo_backend *backend, const kolo_tensor *tensor, 
 int kolo_backend_from_canonical(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout,
                                 const float *from, void *to);
 
-/* ---- memory and order of work
- * ---------------------------------------------------------------------------------------- "cpu" lives
- * in host memory and does at once what it is given. "cuda" has its own memory and four streams
- * (lanes); everything below and kolo_kernel_run only enqueues, on COMPUTE unless a lane is named. So
- * one executor serves both. */
+/* ---- memory and order of work ---- */
+
+/* "cpu" lives in host memory and does at once what it is given. "cuda" has its own memory and four streams
+ * (lanes); everything below and kolo_kernel_run only enqueues, on COMPUTE unless a lane is named. So one
+ * executor serves both. */
 enum kolo_lane { KOLO_LANE_COMPUTE, KOLO_LANE_UPLOAD, KOLO_LANE_COMM, KOLO_LANE_ASIDE, KOLO_LANES };
 bool kolo_backend_is_host(const kolo_backend *backend); /* its memory is the host's */
 /* Arenas: zeroed, KOLO_ALIGN aligned. NULL: error text with the bytes asked for. Never called in a step. */
@@ -201,8 +199,8 @@ int kolo_backend_capture_end(kolo_backend *backend, kolo_replay **replay);
 int kolo_replay_run(kolo_replay *replay); /* on COMPUTE */
 void kolo_replay_destroy(kolo_replay **replay);
 
-/* ---- vector arithmetic over arenas, for the plan's actions; the same bits every time, whatever
- * the number of threads */
+/* ---- vector arithmetic over arenas, for the plan's actions: the same bits on any number of threads ---- */
+
 int kolo_backend_fold(kolo_backend *backend, float *sum, const float *part, int64_t count); /* sum += part */
 /* to[i] = from[i] / by: the mean of what was summed over so many ranks */
 int kolo_backend_divide(kolo_backend *backend, float *to, const float *from, float by, int64_t count);

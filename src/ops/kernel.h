@@ -1,4 +1,4 @@
-/* Inside ops/: what a backend is made of. A backend is one row of kolo_backend_types; an operation of
+/* Inside ops/: what a backend is made of. A backend is one kolo_backend_type; an operation of
  * it is one kolo_op_row. */
 #ifndef KOLO_OPS_KERNEL_H
 #define KOLO_OPS_KERNEL_H

@@ -103,9 +103,9 @@ KOLO_INLINE int64_t kolo_step_updates(const kolo_step *step)
     return step->step - step->origin - step->scaler.skipped;
 }
 
-/* ---- updates, on the memory of any backend
- * -------------------------------------------------------------------------------- An updater
- * knows all slices of a plan in advance (on a GPU their table lies in its memory: one launch
+/* ---- updates, on the memory of any backend ---- */
+
+/* An updater knows all slices of a plan in advance (on a GPU their table lies in its memory: one launch
  * updates any number of them). */
 
 /* A norm's running statistics and where this step's are; all in backend memory. */

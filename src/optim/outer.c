@@ -24,8 +24,7 @@ static void elastic(const kolo_outer *o, float *param, float *centre, const floa
 }
 
 /* The new weights, written as what they differ from the mean by, become the anchor: of anchor - mean `stays`
- * is left, and `of_old` of the old momentum is taken away. gradient: of anchor - mean the momentum takes up.
- * */
+ * is left, and `of_old` of the old momentum is taken away; the momentum takes up `gradient` of it. */
 static void step(const kolo_outer *o, float gradient, float stays, float of_old, float *param, float *anchor,
                  float *momentum, const float *mean, int64_t count)
 {

@@ -263,7 +263,7 @@ typedef struct kolo_plan_config {
      * gradients */
     bool swa;
     bool scaled; /* the loss is scaled: NORM checks every step for overflow */
-    /* several ranks: each forms its own step, and the steps are combined by Adasum (comm/adasum.h) */
+    /* several ranks: each forms its own step, and the steps are combined by Adasum (comm/core/adasum.h) */
     bool adasum;
     bool average; /* with it: between nodes; those of a node are averaged */
     bool noise;   /* squares of every micro-batch's gradients are measured */

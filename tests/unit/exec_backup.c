@@ -1,7 +1,6 @@
 /* Backup ranks: of a step's gradients the first count. Held against a plain program of all ranks in which the
  * rows of those that do not count have no weight, which takes other ways: nothing is dropped, copied or
- * scaled
- * there. Ranks are forked processes. */
+ * scaled there. Ranks are forked processes. */
 #include "base/thread.h"
 #include "exec_rig.h"
 
@@ -180,9 +179,8 @@ static bool recorded(const task *t, const result *r, int ranks)
 }
 
 /* Where half of the ranks count the two ways to form the mean, before the sum and behind it, differ by a
- * power
- * of two, which rounds nothing: equal bits. Elsewhere they round apart, which training amplifies: two steps.
- * */
+ * power of two, which rounds nothing: equal bits. Elsewhere they round apart, which training amplifies: two
+ * steps. */
 static void test_recount(int ranks, int backup, bool clip, bool exact)
 {
     static result plain;

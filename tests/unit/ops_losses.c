@@ -103,8 +103,8 @@ static void test_loss(kolo_backend *b, bool binary, enum form form, double eps)
     rig_close(&r);
 }
 
-/* Auxiliary logits: their loss counts a.weight times, hits do not; the logits' gradient is as without them.
- * */
+/* Auxiliary logits: their loss counts a.weight times, hits do not; the logits have the gradient as without
+ * them. */
 static void test_auxiliary(kolo_backend *b, bool binary)
 {
     const double weight = .3;

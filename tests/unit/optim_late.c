@@ -1,6 +1,5 @@
 /* Spike compensation: SGD whose gradients come some updates late, against a recurrence in f64 that adds up
- * what
- * each gradient would have done by now (Kosson et al., arXiv 2003.11666, section 3.2). */
+ * what each gradient would have done by now (Kosson et al., arXiv 2003.11666, section 3.2). */
 #include <math.h>
 
 #include "optim/optim.h"
@@ -11,8 +10,7 @@ enum { COUNT = 100, STEPS = 12 };
 static float gradient(int t, int i) { return (float)(sin(.7 * t + i) + .1 * i / COUNT); }
 
 /* The impulse response of momentum: D updates late, a gradient has missed 1 + m + .. + m^(D-1) of its own,
- * which
- * it gets at once; from then on it goes on as if it had come in time. */
+ * which it gets at once; from then on it goes on as if it had come in time. */
 static double worst(double momentum, double decay, int late)
 {
     float w[COUNT], g[COUNT], b[COUNT] = {0};

@@ -88,8 +88,8 @@ typedef struct comm_algorithm_row {
     const char *name, *help;
     enum kolo_collective what;
     /* 1: an element's sum is the binary tree over members that splits at the largest power of two below their
-     * number (tree.h), whatever its offset and the count: fused = unfused, and all such algorithms give the
-     * same bits. Members count node by node, so the parts of a reduce_scatter are those of the allreduce.
+     * number (schedule.h), whatever its offset and the count: fused = unfused, and all such algorithms give
+     * the same bits. Members count node by node, so the parts of a reduce_scatter are those of the allreduce.
      * Always 1 where nothing is reduced. */
     int (*ordered)(const comm_problem *problem);
     /* 1, or 0 where it cannot serve this group */

@@ -1,7 +1,7 @@
 /* Rabenseifner's algorithm, nearest partner first: at level d the members form blocks of 2d, cut into a left
  * half (always whole) and a right half of up to d members. Where both are whole, partners halve what they
- * hold; where the right one is short it hands over its sum and rests (binary blocks). So for each element the
- * sum is the tree of tree.h. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004. */
+ * hold; where the right one is short it hands over its sum and rests (binary blocks). So an element's sum is
+ * the tree of schedule.h. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004. */
 #include "comm/algorithm/build.h"
 
 enum { LEVELS = 32 };

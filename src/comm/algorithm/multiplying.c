@@ -1,7 +1,7 @@
 /* Recursive multiplying: at level d, groups of d members form blocks of k groups, and each member exchanges
  * whole vectors with one of every other group of its block. Where a group is short, each of its members
  * serves several. k may differ from level to level. k = 2 is recursive doubling, k >= n the one shot in which
- * everybody sends everything to everybody. With k a power of two the sum is the tree of tree.h. */
+ * everybody sends everything to everybody. With k a power of two the sum is the tree of schedule.h. */
 #include "comm/algorithm/build.h"
 #include "comm/algorithm/stages.h"
 

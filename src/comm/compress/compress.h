@@ -17,7 +17,7 @@
  *              matrix; the next round begins with this one's Q
  *
  * Only matrices are compressed: what of the vector lies in none (biases, statistics, the loss) is summed
- * exactly, in the tree of tree.h. All members get the same bits. A NaN or infinity that any member brings
+ * exactly, in the tree of schedule.h. All members get the same bits. A NaN or infinity that any member brings
  * shows in the result; error vectors are then cleared where they are not finite.
  *
  * Like an algorithm, a codec writes a schedule (in words of 4 bytes, in place on COMM_OWN) that

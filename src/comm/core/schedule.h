@@ -1,6 +1,6 @@
 /* What one member of a group of n sends, receives and combines, as a list of actions made before the first
  * step. Pure: no MPI, no state. Every reducing schedule but the ring forms, for each element, the tree over
- * members that splits at the largest power of two below n (tree.h), so the bits depend neither on the
+ * members that splits at the largest power of two below n, so the bits depend neither on the
  * algorithm nor on the count. */
 #ifndef KOLO_COMM_SCHEDULE_H
 #define KOLO_COMM_SCHEDULE_H

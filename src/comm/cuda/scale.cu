@@ -1,5 +1,5 @@
 /* out[i] = in[i] / divisor * factor, and neutral elements, of every type that NCCL sums. The arithmetic is
- * that of comm/kernel_scale.c. */
+ * that of comm/core/kernel_scale.c. */
 #include "comm/cuda/scale.h"
 
 #include <limits>

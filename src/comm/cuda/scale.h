@@ -1,4 +1,4 @@
-/* comm_scale and comm_fill_neutral (comm/kernel.h) in a GPU's memory, with the bits of the host's,
+/* comm_scale and comm_fill_neutral (comm/core/kernel.h) in a GPU's memory, with the bits of the host's,
  * enqueued on a stream. */
 #ifndef KOLO_COMM_CUDA_SCALE_H
 #define KOLO_COMM_CUDA_SCALE_H

@@ -1,7 +1,7 @@
 /* Sparse allreduce: every member's (row number, row) pairs go to all, who add up what has the same number, in
  * the order of the members; what becomes so full that pairs would be longer than all rows is given as all
  * rows. Where the pairs of all are more than an allreduce of all rows would send, that is done instead.
- * Merging on the way (recursive doubling, as compress/sparse.h does for what is selected from one vector) is
+ * Merging on the way (recursive doubling, as compress/topk.c does for what is selected from one vector) is
  * not done: counted over drawn row numbers, a member then receives as much as here where they are drawn
  * evenly (1.00 to 1.01 times less of 4,096 out of 1,000,000 on 2 to 16 members), and 1.06, 1.13, 1.22 times
  * less on 4, 8, 16 members where they follow Zipf's law and nobody names a row twice, for log2(members) sums

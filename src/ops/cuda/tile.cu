@@ -197,8 +197,7 @@ static int cuda_total_prepare(const kolo_kernel_request *r, kolo_kernel *k)
 
 const kolo_op_row kolo_cuda_total = {NULL, cuda_total_prepare};
 
-/* ---- copies of parameters: of what operations read, 16 bits where they read those
- * -------------------------- */
+/* ---- copies of parameters: of what operations read, 16 bits where they read those ---- */
 
 static int cuda_share_run(const kolo_kernel *k, void *const *args, void *, const kolo_step *, int)
 {

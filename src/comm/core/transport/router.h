@@ -94,13 +94,13 @@ void comm_router_describe(comm_router *router, int rank, char *text, size_t byte
 void comm_router_rest(comm_router *router, double seconds);
 void comm_router_wake(comm_router *router); /* this rank's own engine; any thread */
 
-/* ---- push: reductions within a node without messages
- * --------------------------------------------------------------------- A set of ranks of one node reduces
- * vectors of up to any size: each member owns a slice, reduces it over all members' memory in blocks, and
- * writes the result into every member's memory (the fastest known form on a node; reference: measured 3 to 9
- * times MPI_Allreduce). Vectors in shared memory are used where they lie; others go through staging blocks of
- * the segment, pipelined. Order of a sum: members in order, or the binary tree (tree). The same bits on all
- * members. Callable from any thread, one call at a time per set. */
+/* ---- push: reductions within a node without messages ---- */
+
+/* A set of ranks of one node reduces vectors of any size: each member owns a slice, reduces it over all
+ * members' memory in blocks, and writes the result into every member's memory (the fastest known form on a
+ * node; measured: 3 to 9 times MPI_Allreduce). Vectors in shared memory are used where they lie; others go
+ * through staging blocks of the segment, pipelined. Order of a sum: members in order, or the binary tree
+ * (tree). The same bits on all members. Callable from any thread, one call at a time per set. */
 typedef struct comm_push comm_push;
 /* This member's part of a set, waiting for nobody (members: ranks of the world, ascending, all on this node).
  * id: names the set, equal on all, not in use. KOLO_ENOMEM: no memory; nothing was changed, so where all
