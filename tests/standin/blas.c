@@ -50,8 +50,6 @@ static cublasStatus_t enter(const char *call, enum standin_kind kind, cublasStat
     } while (0)
 
 size_t cublasLtGetVersion(void) { return CUBLAS_VERSION; }
-size_t cublasLtGetCudartVersion(void) { return CUDART_VERSION; }
-
 const char *cublasLtGetStatusName(cublasStatus_t status)
 {
     switch (status) {

@@ -216,12 +216,3 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     }
     return cudaSuccess;
 }
-
-cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device)
-{
-    struct cudaDeviceProp p;
-    cudaError_t rc = cudaGetDeviceProperties(&p, device);
-    if (rc == cudaSuccess)
-        snprintf(text, (size_t)size, "%04x:%02x:%02x.0", p.pciDomainID, p.pciBusID, p.pciDeviceID);
-    return rc;
-}

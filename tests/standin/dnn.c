@@ -26,8 +26,6 @@ cudnnStatus_t dnn_fail(cudnnStatus_t status, const char *format, ...)
 }
 
 size_t cudnnGetVersion(void) { return CUDNN_VERSION; }
-size_t cudnnGetCudartVersion(void) { return CUDART_VERSION; }
-
 static const struct {
     cudnnStatus_t status;
     const char *name;
@@ -104,13 +102,6 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t stream)
     if (!standin_is("cuDNN handle", h)) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "no such handle");
     if (standin_stream_device(stream) < 0) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "no such stream");
     h->stream = stream;
-    return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnGetStream(cudnnHandle_t h, cudaStream_t *stream)
-{
-    if (!standin_is("cuDNN handle", h)) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "no such handle");
-    *stream = h->stream;
     return CUDNN_STATUS_SUCCESS;
 }
 

@@ -265,9 +265,10 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
 
 /* ---- graphs ---- */
 
-static cudaError_t instantiate(const char *call, cudaGraphExec_t *exec, cudaGraph_t graph)
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
 {
-    STANDIN_ENTER_AS(call, STANDIN_CREATION);
+    STANDIN_ENTER(STANDIN_CREATION);
+    (void)flags;
     if (!standin_is("graph", graph)) return standin_set_error(cudaErrorInvalidValue);
     struct CUgraphExec_st *e = calloc(1, sizeof *e);
     if (!e) abort();
@@ -278,18 +279,6 @@ static cudaError_t instantiate(const char *call, cudaGraphExec_t *exec, cudaGrap
     standin_track("graph executable", e);
     *exec = e;
     return cudaSuccess;
-}
-
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
-{
-    (void)flags;
-    return instantiate(__func__, exec, graph);
-}
-
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
-{
-    (void)flags;
-    return instantiate(__func__, exec, graph);
 }
 
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream)
@@ -373,27 +362,3 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 }
 
 /* The number of nodes; the nodes themselves are nobody's business here. */
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count)
-{
-    STANDIN_ENTER(STANDIN_OTHER);
-    if (!standin_is("graph", graph) || nodes) return standin_set_error(cudaErrorInvalidValue);
-    *count = (size_t)graph->nodes->count;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char *path, unsigned flags)
-{
-    STANDIN_ENTER(STANDIN_OTHER);
-    (void)flags;
-    FILE *f = standin_is("graph", graph) ? fopen(path, "we") : NULL;
-    if (!f) return standin_set_error(cudaErrorInvalidValue);
-    fputs("digraph {\n", f);
-    for (int i = 0; i < graph->nodes->count; i++) {
-        const node *n = &graph->nodes->at[i];
-        fprintf(f, "  n%d [label=\"%s\"];\n", i, n->work.name);
-        for (int k = 0; k < n->before.count; k++) fprintf(f, "  n%d -> n%d;\n", n->before.at[k], i);
-    }
-    fputs("}\n", f);
-    fclose(f);
-    return cudaSuccess;
-}

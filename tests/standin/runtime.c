@@ -42,8 +42,6 @@ cudaError_t cudaGetLastError(void)
     return e;
 }
 
-cudaError_t cudaPeekAtLastError(void) { return standin_sticky ? standin_sticky : last_error; }
-
 static const struct {
     cudaError_t error;
     const char *name, *text;
@@ -201,29 +199,6 @@ cudaError_t cudaFreeHost(void *memory)
     return standin_set_error(standin_sticky);
 }
 
-cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned flags)
-{
-    STANDIN_ENTER(STANDIN_OTHER);
-    (void)flags;
-    if (standin_place_of(host, 1) != STANDIN_PINNED) return standin_set_error(cudaErrorInvalidValue);
-    *device = host;
-    return cudaSuccess;
-}
-
-cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void *memory)
-{
-    STANDIN_ENTER(STANDIN_OTHER);
-    memset(a, 0, sizeof *a);
-    enum standin_place place = standin_place_of(memory, 1);
-    a->type = place == STANDIN_DEVICE   ? cudaMemoryTypeDevice
-              : place == STANDIN_PINNED ? cudaMemoryTypeHost
-                                        : cudaMemoryTypeUnregistered;
-    a->device = place == STANDIN_HOST ? -2 : standin_device();
-    if (place != STANDIN_HOST) a->devicePointer = (void *)(uintptr_t)memory;
-    if (place == STANDIN_PINNED) a->hostPointer = (void *)(uintptr_t)memory;
-    return cudaSuccess;
-}
-
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 {
     STANDIN_ENTER(STANDIN_OTHER);
@@ -318,24 +293,9 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     return standin_set_error(rc);
 }
 
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream)
 {
-    STANDIN_ENTER(STANDIN_SYNCHRONISATION);
-    copy c = {to, from, bytes, 0};
-    bool pageable;
-    cudaError_t rc = forbidden(__func__);
-    if (rc != cudaSuccess || bytes == 0) return standin_set_error(rc);
-    rc = copy_check(&c, kind, &pageable);
-    if (rc != cudaSuccess) return standin_set_error(rc);
-    standin_work work = copy_work(&c);
-    rc = standin_enqueue(NULL, &work, NULL);
-    return standin_set_error(rc == cudaSuccess ? wait_for(NULL) : rc);
-}
-
-static cudaError_t fill(const char *call, enum standin_kind kind, void *to, int byte, size_t bytes,
-                        cudaStream_t stream)
-{
-    STANDIN_ENTER_AS(call, kind);
+    STANDIN_ENTER(STANDIN_COPY);
     copy c = {to, NULL, bytes, byte};
     if (standin_stream_device(stream) < 0) return standin_set_error(cudaErrorInvalidResourceHandle);
     if (bytes == 0) return cudaSuccess;
@@ -346,17 +306,6 @@ static cudaError_t fill(const char *call, enum standin_kind kind, void *to, int 
     }
     standin_work work = copy_work(&c);
     return standin_set_error(standin_enqueue(stream, &work, NULL));
-}
-
-cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream)
-{
-    return fill(__func__, STANDIN_COPY, to, byte, bytes, stream);
-}
-
-cudaError_t cudaMemset(void *to, int byte, size_t bytes)
-{
-    cudaError_t rc = fill(__func__, STANDIN_SYNCHRONISATION, to, byte, bytes, NULL);
-    return rc == cudaSuccess ? wait_for(NULL) : rc;
 }
 
 /* ---- host functions: one thread does them, one after another, as the driver may ---- */

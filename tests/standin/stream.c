@@ -175,42 +175,12 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     return rc == cudaErrorNotReady ? rc : standin_set_error(rc);
 }
 
-cudaError_t cudaDeviceSynchronize(void)
-{
-    STANDIN_ENTER(STANDIN_SYNCHRONISATION);
-    standin_hold();
-    cudaError_t rc = standin_capture_blocks(__func__) ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
-    if (rc == cudaSuccess) {
-        standin_op_wait(NULL);
-        rc = standin_sticky;
-    }
-    standin_release();
-    return standin_set_error(rc);
-}
-
-cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned *flags)
-{
-    STANDIN_ENTER(STANDIN_OTHER);
-    standin_hold();
-    struct CUstream_st *s = standin_stream(stream);
-    if (s) *flags = s->flags;
-    standin_release();
-    return standin_set_error(s ? cudaSuccess : cudaErrorInvalidResourceHandle);
-}
-
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
 {
     STANDIN_ENTER(STANDIN_OTHER);
     *priority = 0;
     return standin_set_error(standin_stream_device(stream) >= 0 ? cudaSuccess
                                                                 : cudaErrorInvalidResourceHandle);
-}
-
-cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device)
-{
-    STANDIN_ENTER(STANDIN_OTHER);
-    *device = standin_stream_device(stream);
-    return standin_set_error(*device >= 0 ? cudaSuccess : cudaErrorInvalidResourceHandle);
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
