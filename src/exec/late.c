@@ -5,7 +5,6 @@
  * bits of one that never stopped. */
 #include <string.h>
 
-#include "base/memory.h"
 #include "exec/parts.h"
 #include "kolo/error.h"
 

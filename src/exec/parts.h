@@ -92,8 +92,8 @@ struct kolo_exec {
     /* versions of the gradients that steps take in turn (kolo_plan_versions), and of what is of each; with
      * backup ranks steps compute in the first, and take the others in turn for their sums */
     int versions;
-    kolo_step
-        *step; /* [versions] backend memory; of a late pipeline the block of its step, one of [blocks] */
+    /* [versions] backend memory; of a late pipeline the block of its step, one of [blocks] */
+    kolo_step *step;
     kolo_step *block;
     int blocks; /* batches that may be under way, or versions */
     /* late pipelines: the first batch, and the first that is not there any more; the list that is next, of
@@ -155,7 +155,7 @@ kolo_step *exec_block_of(const kolo_exec *exec, const kolo_action *action);
 int exec_transfer_of(const kolo_exec *exec, const kolo_action *action);
 int exec_stash(kolo_exec *exec, int bucket);
 void exec_predict(kolo_exec *exec, int bucket);
-/* exec.c, for it: the plan for the batch, the actions of the list. */
+/* exec.c, for it: the plan for the batch, and the block of the step. */
 int exec_choose(kolo_exec *exec, const kolo_batch *batch);
 int exec_send_block(kolo_exec *exec, const kolo_batch *batch, const kolo_step *step, kolo_step *block,
                     kolo_step *to);
@@ -225,12 +225,14 @@ bool exec_stores(const kolo_exec *exec, const char *which, int tensor);
 int exec_agree(kolo_exec *exec, const kolo_plan *plan);
 /* values.c: of the stage that has the tensor, one replica's. Collective. */
 int exec_get_of(kolo_exec *exec, const char *which, int tensor, int replica, float *values);
-/* exec.c: all actions of the step at hand. */
+/* act.c: all actions of the step at hand. */
 int exec_act_all(kolo_exec *exec, int64_t step);
-/* A profile is then of the seconds that this thread computes, whatever else the machine does meanwhile: of a
- * host's rank of one thread. */
+/* The sum or transfer of that number in comm is there; the time counts as one of waiting for other ranks. */
+int exec_await_ranks(kolo_exec *exec, int number);
+double exec_used_seconds(void); /* that this thread has computed */
+/* exec.c: a profile is then of these seconds, whatever else the machine does meanwhile: of a host's rank of
+ * one thread. */
 int exec_profile_used(kolo_exec *exec);
-double exec_used_seconds(void);
 /* late.c: which versions a step writes and applies; whether it does actions of that kind; what follows its
  * actions. */
 void exec_begin_step(kolo_exec *exec);
@@ -252,8 +254,6 @@ void exec_async_close(kolo_exec *exec);
 /* results.c: results on their way back. */
 /* enqueues them behind the step; it counts as issued */
 int exec_send_back(kolo_exec *exec);
-/* The sum or transfer of that number in comm is there; the time counts as one of waiting for other ranks. */
-int exec_await_ranks(kolo_exec *exec, int number);
 int exec_await(kolo_exec *exec, kolo_event *event); /* the host waits, as long as there is hope */
 /* waits for the oldest unreported step; its errors are returned */
 int exec_report_next(kolo_exec *exec, kolo_metrics *metrics);

@@ -5,14 +5,19 @@
 #include "ckpt/ckpt.h"
 #include "train/session.h"
 
+/* session_check.c: what each option allows but their combination does not; and what is of another kind of
+ * network. detector: the model's. */
+int session_check_options(const kolo_options *options);
+int session_check_task(const kolo_options *options, const char *detector);
+
+/* session_shape.c: classes, channels, sizes and pixel statistics, with the data open: to the session and its
+ * options. */
+int session_resolve_shape(kolo_session *session, const kolo_model *model);
+
 /* device.c: fills cuda, device, device_index, gpu_ranks; refuses what the device cannot compute.
  * Collective. */
 int session_choose_device(kolo_session *session);
-/* A communicator of `launch`'s ranks, as the options say; transfers: of one replica. Collective over them. */
-int session_open_comm(kolo_session *session, kolo_launch *launch, size_t arena_bytes, size_t used_bytes,
-                      int64_t transfers, kolo_comm **comm);
 enum kolo_dtype session_dtype(const kolo_session *session); /* of activations */
-const char *session_precision(const kolo_session *session);
 void session_report_device(const kolo_session *session);
 
 /* memory.c: KOLO_ECONFIG with the shortfall where this node, or this rank's GPU, cannot hold the job. */
@@ -29,14 +34,24 @@ void session_weigh_process(kolo_session *session, bool planned);
 /* Does rank 0 copy what it saves, or is there no room: to plan->config.in_place. */
 int session_choose_copy(kolo_session *session);
 
-/* session_plan.c: shapes of all phases and their graphs; then backend and plans. */
+/* No gradients, no optimizer: the evaluation's own parameters are the only ones. */
+static inline bool session_evaluates_only(const kolo_session *s)
+{
+    return (s->parts & KOLO_SESSION_EVAL) && !(s->parts & KOLO_SESSION_TRAIN);
+}
+/* session_graph.c: shapes of all phases and their graphs. */
 int session_make_graphs(kolo_session *s);
-int session_least_arenas(
-    const kolo_session *s,
-    size_t arena_bytes[KOLO_ARENAS]);    /* lower bounds for all plans together, by the graphs alone */
+/* session_plan.c: backend and plans. */
+/* lower bounds for all plans together, by the graphs alone */
+int session_least_arenas(const kolo_session *s, size_t arena_bytes[KOLO_ARENAS]);
 int session_make_plans(kolo_session *s); /* collective */
 int session_plan_trial(kolo_session *s); /* the same by this rank alone */
 void session_free_plans(kolo_session *s);
+/* session_exec.c: comm, once its arena's bytes are known, and executors. Collective. */
+int session_make_executors(kolo_session *s);
+/* A communicator of `launch`'s ranks, as the options say; transfers: of one replica. Collective over them. */
+int session_open_comm(kolo_session *session, kolo_launch *launch, size_t arena_bytes, size_t used_bytes,
+                      int64_t transfers, kolo_comm **comm);
 
 /* KOLO_CACHE/NAME, in a folder that is there; NULL: there is none. Caller frees. */
 char *session_cache_file(const char *name);

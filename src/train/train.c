@@ -88,7 +88,7 @@ static int evaluate(trainer *t)
     return trainer_report_evaluation(t, best);
 }
 
-/* Behind so many steps. */
+/* After so many steps, `within` of which are of epoch number `epoch`. */
 static bool is_evaluated(const trainer *t, int64_t step, int64_t epoch, int64_t within)
 {
     const int64_t every = t->options->eval_epochs;
@@ -101,7 +101,7 @@ static bool is_saved(const trainer *t, int64_t step, int64_t within)
     return step == t->session.steps || (every ? step % every == 0 : within == 0);
 }
 
-/* All ranks do something together there. */
+/* All ranks do something together after so many steps. */
 static bool is_meeting(const trainer *t, int64_t step)
 {
     int64_t epoch, within;
@@ -200,8 +200,8 @@ static int choose_exchange(trainer *t, kolo_step *step)
     return step->step == t->local_start ? kolo_exec_reset_optimizer(s->exec) : 0;
 }
 
-/* What is evaluated and saved with local steps is the mean of the ranks' weights, of a tournament its best.
- * */
+/* What is evaluated and saved with local steps is the mean of the ranks' weights, of a tournament its best
+ * network. */
 static int form_average(trainer *t)
 {
     const kolo_session *s = &t->session;
@@ -320,6 +320,19 @@ static int end_early(trainer *t)
     return 0;
 }
 
+/* What is done is saved. */
+static int stop_on_request(trainer *t)
+{
+    KOLO_TRY(train_settle(t));
+    if (t->position.step > t->epoch.first) KOLO_TRY(trainer_report_epoch(t));
+    KOLO_TRY(form_average(t));
+    KOLO_TRY(save(t));
+    t->unreported = 0; /* what is under way is saved */
+    return kolo_fail(KOLO_EREQUEUE,
+                     "stopped on request after step %ld of %ld; the same command goes on from there",
+                     (long)t->position.step, (long)t->session.steps);
+}
+
 static int loop(trainer *t)
 {
     kolo_session *s = &t->session;
@@ -329,16 +342,7 @@ static int loop(trainer *t)
     KOLO_TRY(fill_pipeline(t));
     while (t->position.step < s->steps) {
         KOLO_TRY(agree_to_stop(t));
-        if (t->stop) {
-            KOLO_TRY(train_settle(t));
-            if (t->position.step > t->epoch.first) KOLO_TRY(trainer_report_epoch(t));
-            KOLO_TRY(form_average(t));
-            KOLO_TRY(save(t));
-            t->unreported = 0; /* what is under way is saved */
-            return kolo_fail(KOLO_EREQUEUE,
-                             "stopped on request after step %ld of %ld; the same command goes on from there",
-                             (long)t->position.step, (long)s->steps);
-        }
+        if (t->stop) return stop_on_request(t);
         KOLO_TRY(advance(t));
         int64_t step = t->position.step, epoch, within;
         int phase = kolo_session_at(s, step, &epoch, &within);
