@@ -78,10 +78,9 @@ static int choose_subset(const packing *p, uint8_t *chosen)
     }
     for (int64_t at = 0; at < set.room && rc == 0; at++)
         if (set.line[at] && !set.found[at])
-            rc = kolo_fail(
-                KOLO_EINPUT,
-                "--subset %s: the source has no image `%.*s`; paths are as in /source, below --in",
-                p->options.subset, (int)set.length[at], set.line[at]);
+            rc = kolo_fail(KOLO_EINPUT,
+                           "--subset %s: the source has no image `%.*s`; paths are as in /source, below --in",
+                           p->options.subset, (int)set.length[at], set.line[at]);
     free_paths(&set);
     free(text);
     return rc;

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "data/shard/manifest.h"
 #include "data/shard/targets.h"

@@ -11,7 +11,6 @@
 
 #include "base/temp_file.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "data/shard/manifest.h"

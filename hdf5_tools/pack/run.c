@@ -13,7 +13,6 @@
 #include "base/temp_file.h"
 #include "base/failure.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "kolo/error.h"
 #include "pack/pack.h"

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/folder.h"
 #include "base/memory.h"
 #include "kolo/error.h"
 #include "readers/text_rows.h"

@@ -9,7 +9,6 @@
 
 #include <zlib.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "kolo/error.h"
 

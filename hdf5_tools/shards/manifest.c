@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/folder.h"
 #include "base/memory.h"
 #include "data/shard/file.h"

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/memory.h"
 #include "data/augment/augment.h"
 #include "data/image/draw.h"
 #include "data/image/jpeg.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
@@ -25,7 +24,7 @@ typedef struct verifying {
     shards_input input;     /* with --against */
     int64_t count;          /* how many samples are looked at */
     shards_reader *readers; /* [threads] */
-    kolo_image *images; /* [threads] */
+    kolo_image *images;     /* [threads] */
     pthread_mutex_t lock;   /* of what follows */
     int64_t bad, first_bad, compared, made_anew;
     double seconds;

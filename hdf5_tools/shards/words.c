@@ -42,8 +42,8 @@ static int words_set(const shards_option *o, const char *command, const char *te
     errno = 0;
     const long long n = strtoll(text, &end, 10);
     if (end == text || *end || errno || n < o->low || n > o->high)
-        return kolo_fail(KOLO_ECONFIG, "%s: %s %s: must be a number from %" PRId64 " to %" PRId64,
-                         command, o->name, text, o->low, o->high);
+        return kolo_fail(KOLO_ECONFIG, "%s: %s %s: must be a number from %" PRId64 " to %" PRId64, command,
+                         o->name, text, o->low, o->high);
     *(int64_t *)o->to = n;
     return 0;
 }

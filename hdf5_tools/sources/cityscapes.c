@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/folder.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "data/shard/targets.h"
 #include "kolo/error.h"

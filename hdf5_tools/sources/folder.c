@@ -7,7 +7,6 @@
 
 #include "base/file.h"
 #include "base/folder.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "kolo/error.h"
 #include "sources/options.h"

@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "base/memory.h"
 #include "kolo/error.h"
 
 /* Length of the well-formed UTF-8 sequence at p (RFC 3629), 0 if it is none. p is NUL terminated. */

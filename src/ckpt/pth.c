@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "ckpt/pickle.h"
 #include "ckpt/reader.h"
 #include "ckpt/zip.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "base/memory.h"
 #include "kolo/error.h"
 
 enum { END = 22, LOCATOR = 20, END64 = 56, CENTRAL = 46, LOCAL = 30, COMMENT = 65535 };

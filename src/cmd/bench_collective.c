@@ -367,7 +367,7 @@ static int measure_all(bench *b)
     kolo_bench_tail(&b->table);
     return b->table.wrong ? kolo_fail(KOLO_EINTERNAL,
                                       "%" PRId64 " wrong values from %s: a defect of kolo, the network or "
-                                                 "the memory; run kolo doctor on these nodes",
+                                      "the memory; run kolo doctor on these nodes",
                                       b->table.wrong, b->what->name)
                           : 0;
 }

@@ -11,7 +11,6 @@
 #include "base/hold.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/thread.h"
 #include "cmd/cmd.h"
 
 const kolo_command kolo_command_table[] = {

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/memory.h"
 #include "base/thread.h"
 #include "cmd/plan_drawn.h"
 #include "cmd/plan_program.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/memory.h"
 #include "cmd/cmd.h"
 #include "data/serve/serve.h"
 #include "kolo/error.h"

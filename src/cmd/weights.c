@@ -3,10 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "ckpt/ckpt.h"
 #include "cmd/cmd.h"
 #include "data/shard/manifest.h"

@@ -5,7 +5,6 @@
 #include "data/augment/augment.h"
 #include "data/loader.h"
 
-
 /* What all readers share; made once from the configuration. */
 typedef struct kolo_recipe {
     kolo_loader_config config;

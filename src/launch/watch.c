@@ -4,7 +4,6 @@
 #include "base/memory.h"
 #include "base/shm.h"
 #include "base/thread.h"
-#include "kolo/error.h"
 
 #include <fcntl.h>
 #include <math.h>

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/memory.h"
 #include "kolo/error.h"
 
 static int by_score(const kolo_image_score *a, const kolo_image_score *b)

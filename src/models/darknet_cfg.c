@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "base/memory.h"
 #include "kolo/error.h"
 #include "models/darknet.h"
 

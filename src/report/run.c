@@ -71,7 +71,6 @@ static int read_events(report_run *run, bool start)
     int rc = 0;
     FILE *f = path ? fopen(path, "r") : NULL;
     if (path && !f && errno != ENOENT) rc = kolo_file_fail("open", path);
-    run->has_events = f;
     while (f && rc == 0 && !(start && isfinite(run->began)) && (n = getline(&line, &capacity, f)) > 0) {
         run->lines++;
         cJSON *event = line[n - 1] == '\n' ? cJSON_Parse(line) : NULL;

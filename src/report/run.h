@@ -50,7 +50,7 @@ typedef struct report_run {
     cJSON *classes, *examples; /* the last event of each; NULL: none */
     int64_t lines, torn;       /* lines of events.jsonl; those of them that are no event */
     kolo_summary summary;
-    bool has_summary, has_options, has_events;
+    bool has_summary, has_options;
     kolo_late_counts late; /* of its steps */
     cJSON *memory[2];      /* bytes by rank, planned and resident: arrays; NULL: not known */
     kolo_options options;  /* by recipe.yaml */

@@ -6,7 +6,6 @@
 
 #include "base/failure.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "train/async.h"

@@ -55,8 +55,7 @@ static void test_bad_recipes(void)
     refused("unknown key", "lr: 0.1\nbacth: 5\n", "2:1: unknown option \"bacth\"; did you mean \"batch\"?");
     refused("wrong type", "lr: 1e-1x\n", "1:1: lr: \"1e-1x\" is not a number");
     refused("missing value", "batch:\n", "1:1: batch: \"\" is not a whole number");
-    refused("key twice", "lr: 1\nbatch: 5\nlr: 2\n",
-            "3:1: \"lr\" is set twice, first on line 1; keep one");
+    refused("key twice", "lr: 1\nbatch: 5\nlr: 2\n", "3:1: \"lr\" is set twice, first on line 1; keep one");
     refused("nested mapping", "lr: 1\nbatch:\n  size: 5\n", "3:3: a recipe is flat");
     refused("list in a list", "mean: [1, [2]]\n", "1:11: a list holds plain values only");
     refused("mapping in a list", "mean:\n  - a: 1\n", "2:5: a recipe is flat");

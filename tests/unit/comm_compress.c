@@ -180,8 +180,7 @@ static void test_int8(void)
     ok(!bad && worst < (3 * 3.5 + 9) / 127, "int8: no error above a unit of the scale a rounding (%.3f)",
        worst);
     ok(sqrt(bias / size) < 1e-3, "int8: the mean of 400 rounds is the sum (%.1e)", sqrt(bias / size));
-    is_int(sent_by(g, 0), (5 + 2 * 3) * 65 * 4,
-           "int8: a member sends 65 words a block of 256");
+    is_int(sent_by(g, 0), (5 + 2 * 3) * 65 * 4, "int8: a member sends 65 words a block of 256");
     group_free(g);
 }
 

@@ -35,8 +35,8 @@ static void test_powersgd(void)
             }
         ok(rc == 0 && sqrt(error / norm) < 1e-5, "powersgd: a matrix of rank 2 comes out whole, %s (%.1e)",
            form ? "in blocks of 16 rows" : "row by row", sqrt(error / norm));
-        is_int(sent_by(g, 0), 2 * 2 * (HIGH + WIDE) * 4,
-               "powersgd: and %d words were sent twice", 2 * (HIGH + WIDE));
+        is_int(sent_by(g, 0), 2 * 2 * (HIGH + WIDE) * 4, "powersgd: and %d words were sent twice",
+               2 * (HIGH + WIDE));
         group_free(g);
     }
 }

@@ -59,8 +59,7 @@ static void test_erase(void)
             for (int x = left; x < left + width; x++) whole &= pixels[3 * (y * SIDE + x)] == 51;
         coloured &= pixels[3 * (top * SIDE + left) + 1] == 102 && pixels[3 * (top * SIDE + left) + 2] == 153;
     }
-    is_near((double)n / DRAWS, 0.25, 0.03, "erase(0.25) erases a quarter of the images (%d of %d)", n,
-            DRAWS);
+    is_near((double)n / DRAWS, 0.25, 0.03, "erase(0.25) erases a quarter of the images (%d of %d)", n, DRAWS);
     ok(whole && coloured, "one box of the mean colour");
     /* a box that does not fit is drawn again, which takes some of the largest away */
     is_near(area / n, 0.172, 0.013, "areas are even between .02 and .33: mean %.4f", area / n);

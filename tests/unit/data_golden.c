@@ -54,8 +54,7 @@ static int grid_distance(const cJSON *want, const kolo_image *p)
     return worst;
 }
 
-static void check_decode(const char *name, const cJSON *photo, const char *data, size_t bytes,
-                         kolo_image *p)
+static void check_decode(const char *name, const cJSON *photo, const char *data, size_t bytes, kolo_image *p)
 {
     const cJSON *want = cJSON_GetObjectItem(photo, "decoded");
     int rc = kolo_jpeg_decode(jpeg, data, bytes, 3, 1, NULL, p, NULL);

@@ -28,8 +28,8 @@ static void draw(kolo_image *p, int height, int width, int channels)
 }
 
 /* True if the window of a partial decode holds the whole decode's pixels. */
-static int window_fits(const void *data, size_t bytes, int channels, int denominator,
-                       const kolo_image *whole, kolo_jpeg_window w)
+static int window_fits(const void *data, size_t bytes, int channels, int denominator, const kolo_image *whole,
+                       kolo_jpeg_window w)
 {
     kolo_image part = {0};
     kolo_jpeg_window o;
@@ -145,8 +145,8 @@ static void test_plain(void)
        "BMP: bottom up, BGR");
     is_int(kolo_image_decode(jpeg, bmp, sizeof bmp - 1, 3, &p), KOLO_EINPUT,
            "a BMP that is cut off is refused");
-    is_int(kolo_image_decode(jpeg, "GIF89a......", 12, 3, &p), KOLO_EINPUT,
-           "an unknown kind is refused: %s", kolo_error_text());
+    is_int(kolo_image_decode(jpeg, "GIF89a......", 12, 3, &p), KOLO_EINPUT, "an unknown kind is refused: %s",
+           kolo_error_text());
     is_int(kolo_image_decode(jpeg, "", 0, 3, &p), KOLO_EINPUT, "nothing is refused: %s", kolo_error_text());
     kolo_image_free(&p);
 }
@@ -166,8 +166,8 @@ static void test_png(void)
         ok(rc == 0 && back.channels == channels &&
                memcmp(p.pixels, back.pixels, (size_t)(20 * 31 * channels)) == 0,
            "PNG of %d channels comes back", channels);
-        is_int(kolo_image_decode(jpeg, data, bytes - 20, 0, &back), KOLO_EINPUT,
-               "cut off it is refused: %s", kolo_error_text());
+        is_int(kolo_image_decode(jpeg, data, bytes - 20, 0, &back), KOLO_EINPUT, "cut off it is refused: %s",
+               kolo_error_text());
         free(data);
     }
     unlink(path);

@@ -74,8 +74,7 @@ static void jpeg_encode_run(encoder *e, const kolo_image *p, int quality)
     jpeg_finish_compress(c);
 }
 
-int kolo_jpeg_encode(const kolo_image *image, int quality, uint8_t **data, size_t *capacity,
-                     size_t *bytes)
+int kolo_jpeg_encode(const kolo_image *image, int quality, uint8_t **data, size_t *capacity, size_t *bytes)
 {
     encoder *e = kolo_alloc(sizeof *e);
     if (!e) return KOLO_ENOMEM;

@@ -289,7 +289,7 @@ ALWAYS void down_row(const uint8_t *rows, size_t stride, const int32_t *weights,
 
 /* The two passes for one instruction set. */
 #define PASSES(suffix, attribute)                                                                            \
-    attribute static void across_##suffix(const taps *t, const kolo_image *p, int low, int high,           \
+    attribute static void across_##suffix(const taps *t, const kolo_image *p, int low, int high,             \
                                           uint8_t *to, int n)                                                \
     {                                                                                                        \
         const size_t from_stride = (size_t)p->width * (size_t)p->channels,                                   \

@@ -21,8 +21,8 @@ typedef struct kolo_resize {
 } kolo_resize;
 
 /* to: (rows, columns, channels), `stride` bytes from row to row. */
-int kolo_resample(kolo_resampler *resampler, const kolo_image *image, const kolo_resize *resize,
-                  uint8_t *to, size_t stride);
+int kolo_resample(kolo_resampler *resampler, const kolo_image *image, const kolo_resize *resize, uint8_t *to,
+                  size_t stride);
 
 /* How far a filter reaches, in pixels of the coarser of input and output. */
 double kolo_resample_support(int filter);

@@ -132,8 +132,7 @@ int kolo_image_decode_tiff(const void *data, size_t bytes, int channels, kolo_im
     message[0] = 0;
     TIFFSetErrorHandler(on_error);
     TIFFSetWarningHandler(NULL);
-    TIFF *tiff =
-        TIFFClientOpen("image", "rm", &m, on_read, on_write, on_seek, on_close, on_size, NULL, NULL);
+    TIFF *tiff = TIFFClientOpen("image", "rm", &m, on_read, on_write, on_seek, on_close, on_size, NULL, NULL);
     if (!tiff) return fail("damaged header");
     int rc = read_upright(tiff, image);
     TIFFClose(tiff);

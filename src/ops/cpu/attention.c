@@ -80,8 +80,7 @@ static int attention_run(const kolo_kernel *kernel, void *const *args, void *wor
     kolo_attention_spread(a, a->bias_row ? args[1] : NULL, bias);
 #pragma omp parallel for schedule(static) num_threads(a->threads)
     for (int64_t t = 0; t < a->qkv.rows * a->windows * a->heads; t++)
-        attend(a, t / a->heads, t % a->heads, bias, args[0], y,
-               scratch + omp_get_thread_num() * a->scratch);
+        attend(a, t / a->heads, t % a->heads, bias, args[0], y, scratch + omp_get_thread_num() * a->scratch);
     kolo_attention_zero_padding(a, &a->y, y);
     return 0;
 }

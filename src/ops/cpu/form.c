@@ -1,5 +1,4 @@
 /* Activations to the forms in which they are kept for the backward half, and back (ops/form.h). */
-#include "kolo/error.h"
 #include "ops/cpu/access.h"
 #include "ops/cpu/cpu.h"
 #include "ops/form.h"

@@ -90,8 +90,7 @@ static __device__ void soften_four(float *weight, int r, float *most, float *sha
     for (int j = f.lane; j < a.tokens; j += 32) weight[4 * j + r] *= *share;
 }
 
-template <typename T>
-static __device__ void clear_padding(T *map, int stored, int used, const four &f)
+template <typename T> static __device__ void clear_padding(T *map, int stored, int used, const four &f)
 {
     const int padding = f.pads ? stored - used : 0;
     for (int i = f.lane; i < f.count * padding; i += 32)
@@ -240,8 +239,8 @@ static int all_allow(const attention_all *a, bool back)
         if (!back)
             return KOLO_CUDA(cudaFuncSetAttribute(attention_all_kernel<T>,
                                                   cudaFuncAttributeMaxDynamicSharedMemorySize, a->allowed));
-        KOLO_TRY(KOLO_CUDA(cudaFuncSetAttribute(
-            attention_all_queries_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, a->allowed)));
+        KOLO_TRY(KOLO_CUDA(cudaFuncSetAttribute(attention_all_queries_kernel<T>,
+                                                cudaFuncAttributeMaxDynamicSharedMemorySize, a->allowed)));
         return KOLO_CUDA(cudaFuncSetAttribute(attention_all_keys_kernel<T>,
                                               cudaFuncAttributeMaxDynamicSharedMemorySize, a->allowed));
     });

@@ -463,8 +463,7 @@ static int running_cut(const kolo_updater_config *c, running_piece *piece)
 
 static void layers_list(const kolo_updater_config *c, layer_leaves *to)
 {
-    for (int i = 0; i < c->layers; i++)
-        to[i] = {c->leaf[i], c->segment[i].decay, c->segment[i].rate};
+    for (int i = 0; i < c->layers; i++) to[i] = {c->leaf[i], c->segment[i].decay, c->segment[i].rate};
 }
 
 /* Memory of the GPU, and the tables in it. */
