@@ -110,7 +110,7 @@ int kolo_saver_destroy(struct saver **saver)
 static int put_slabs(struct saver *s, const item *it, const char *from)
 {
     const kolo_plan *p = s->plan;
-    float *values = kolo_alloc((size_t)kolo_tensor_count(&it->whole) * sizeof *values);
+    float *values = kolo_alloc((size_t)kolo_graph_largest_slab(p->graph, it->tensor) * sizeof *values);
     int rc = values ? 0 : KOLO_ENOMEM;
     for (int t = it->tensor; rc == 0 && t >= 0; t = kolo_graph_next_slab(p->graph, t)) {
         const char *at = from - p->fixed[it->tensor].offset + p->fixed[t].offset;

@@ -181,7 +181,7 @@ static int set_item(kolo_exec *exec, const kolo_plan *plan, const item *one, con
 {
     if (one->scalar) return set_scalar(exec, plan, one, values);
     if (!one->slabs) return kolo_exec_set(exec, one->which, one->tensor, values);
-    float *slab = kolo_alloc((size_t)kolo_tensor_count(&one->whole) * sizeof *slab);
+    float *slab = kolo_alloc((size_t)kolo_graph_largest_slab(plan->graph, one->tensor) * sizeof *slab);
     int rc = slab ? 0 : KOLO_ENOMEM;
     for (int t = one->tensor; rc == 0 && t >= 0; t = kolo_graph_next_slab(plan->graph, t)) {
         if (!kolo_plan_owns(plan, t)) continue;

@@ -102,7 +102,7 @@ static int send_through(together *w, int writer, size_t bytes, uint64_t at, int 
 static int bring_slabs(together *w, const item *it, bool own, int *rc)
 {
     const kolo_graph *g = w->s->plan->graph;
-    float *values = kolo_alloc((size_t)kolo_tensor_count(&it->whole) * sizeof *values);
+    float *values = kolo_alloc((size_t)kolo_graph_largest_slab(g, it->tensor) * sizeof *values);
     KOLO_TRY(kolo_comm_agree(w->comm, values ? 0 : KOLO_ENOMEM));
     int bad = 0;
     for (int t = it->tensor; bad == 0 && t >= 0; t = kolo_graph_next_slab(g, t)) {

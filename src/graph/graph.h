@@ -468,6 +468,7 @@ int kolo_graph_split_late(kolo_graph *g, const kolo_cuts *cuts);
 kolo_tensor kolo_tensor_whole(const kolo_tensor *tensor, char name[256]);
 /* The next slab of the tensor that `tensor` is the first slab of, or a later one; -1: there is none. */
 int kolo_graph_next_slab(const kolo_graph *g, int tensor);
+int64_t kolo_graph_largest_slab(const kolo_graph *g, int tensor); /* of them; elements */
 /* Slabs are counted once, by their first. */
 static inline bool kolo_tensor_is_later_slab(const kolo_tensor *t) { return t->slab.runs && t->slab.first; }
 /* Number in the whole of the slab's element i; i where it is whole. */

@@ -28,6 +28,14 @@ int kolo_graph_next_slab(const kolo_graph *g, int tensor)
     return -1;
 }
 
+int64_t kolo_graph_largest_slab(const kolo_graph *g, int tensor)
+{
+    int64_t most = 0;
+    for (int t = tensor; t >= 0; t = kolo_graph_next_slab(g, t))
+        if (kolo_tensor_count(&g->tensor[t]) > most) most = kolo_tensor_count(&g->tensor[t]);
+    return most;
+}
+
 /* A slab in memory: `outer` x runs stretches of `length` elements, which in the whole are `apart` from each
  * other, the first at `at`. */
 typedef struct stretches {

@@ -126,13 +126,29 @@ static size_t copy_bytes(const kolo_session *s)
            kolo_checkpoint_scratch(0, true);
 }
 
+/* Elements of the largest tensor of a rank as files have it: of one in parts (slabs) the whole. */
+static int64_t largest_whole(const kolo_plan *plan)
+{
+    const kolo_graph *g = plan->graph;
+    int64_t most = kolo_plan_largest(plan);
+    for (int t = 0; t < g->tensors; t++) {
+        char name[256];
+        if (!g->tensor[t].slab.runs || !kolo_plan_owns(plan, t)) continue;
+        const kolo_tensor whole = kolo_tensor_whole(&g->tensor[t], name);
+        if (kolo_tensor_count(&whole) > most) most = kolo_tensor_count(&whole);
+    }
+    return most;
+}
+
 /* What a rank takes for initial values, and to read and save tensors of a plan, in canonical order, one at a
- * time; of parts a tensor is brought together as it is laid out. */
+ * time; of parts a tensor is brought together as it is laid out, of slabs one is beside the whole. */
 static size_t canonical_bytes(const kolo_plan *plan, bool reads, bool saves)
 {
-    const size_t largest = (size_t)kolo_plan_largest(plan) * sizeof(float);
+    const size_t largest = (size_t)kolo_plan_largest(plan) * sizeof(float),
+                 whole = (size_t)largest_whole(plan) * sizeof(float);
     const bool parts = kolo_plan_shards(plan, reads ? KOLO_shard_optimizer : KOLO_shard_parameters);
-    return (saves ? kolo_checkpoint_scratch(largest, true) : largest) + (parts ? largest : 0);
+    return (saves ? kolo_checkpoint_scratch(whole, true) : whole) + (parts ? largest : 0) +
+           (whole > largest ? largest : 0);
 }
 
 /* ---- a process ---- */

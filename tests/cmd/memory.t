@@ -68,4 +68,12 @@ ok $((peak > 0 && apart <= planned / 50 + (2 << 20) ? 0 : 1)) \
     "planned $planned bytes, taken $peak: within 2 % and 2 MiB"
 SLURM_MEM_PER_NODE=$((need_mib - 1)) "${train[@]}" batch=64 size=32 deterministic=true > "$ROOM/log" 2>&1
 is $? 78 "one MiB less than the plan needs: exit 78"
+
+# a checkpoint has a tensor whole whose channels are cut, and so has the rank that writes or reads it
+large=(shapes data=synthetic val=none model=mlp size=32 batch=8 threads=1 deterministic=true)
+tensor_of() {
+    kolo plan "${large[@]}" "$@" 2> /dev/null | sed -n 's/.* \([0-9]*\) of a tensor as files have it.*/\1/p'
+}
+whole=$(tensor_of) parts=$(tensor_of tensor=4)
+is "$parts" $((whole + whole / 4)) "tensor=4: room for the largest tensor whole, and for a part of it"
 done_testing
