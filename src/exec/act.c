@@ -269,7 +269,12 @@ static int mark(kolo_exec *e, int64_t at)
     return 0;
 }
 
-int exec_act_all(kolo_exec *e, int64_t step)
+static bool is_wait(enum kolo_action_kind kind)
+{
+    return kind == KOLO_ACTION_WAIT || kind == KOLO_ACTION_GATHERED || kind == KOLO_ACTION_TRANSFERRED;
+}
+
+static int act_each(kolo_exec *e, int64_t step)
 {
     const kolo_plan *p = e->current->plan;
     if (e->profile) KOLO_TRY(mark(e, 0));
@@ -278,6 +283,7 @@ int exec_act_all(kolo_exec *e, int64_t step)
         if (e->comm) /* as errors and progress count them */
             kolo_comm_publish_text(e->comm, step + 1, i,
                                    e->current->action_text ? e->current->action_text[i] : "");
+        if (e->shares_cores && !is_wait(p->action[i].kind)) kolo_comm_acquire_core(e->comm);
         int rc = act(e, &p->action[i]);
         if (rc >= 0 && e->profile) rc = mark(e, i + 1);
         if (rc < 0) {
@@ -287,4 +293,11 @@ int exec_act_all(kolo_exec *e, int64_t step)
         }
     }
     return 0;
+}
+
+int exec_act_all(kolo_exec *e, int64_t step)
+{
+    const int rc = act_each(e, step);
+    if (e->shares_cores) kolo_comm_release_core(e->comm);
+    return rc;
 }

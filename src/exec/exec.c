@@ -52,6 +52,8 @@ int kolo_exec_create(kolo_exec **exec, kolo_plan *const *plans, int count, kolo_
         KOLO_TRY_GOTO(rc, exec_declare(e));
         KOLO_TRY_GOTO(rc, exec_backup_open(e));
         KOLO_TRY_GOTO(rc, exec_async_open(e));
+        /* these wait for threads of their own, which comm does not see */
+        e->shares_cores = kolo_backend_is_host(backend) && options->threads == 1 && !e->backup && !e->async;
         KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
         for (int i = 0; i < count; i++) KOLO_TRY_GOTO(rc, exec_agree(e, plans[i]));
     }

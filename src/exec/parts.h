@@ -76,9 +76,10 @@ struct kolo_exec {
     kolo_backend *backend;
     kolo_comm *comm; /* NULL: one process */
     const kolo_options *options;
-    kolo_exec *owner; /* of PARAM, BUFFER and EMA: this one, or the training executor that shares them */
-    bool dynamic;     /* the loss scale follows overflows */
-    bool replays;     /* steps are to be recorded */
+    kolo_exec *owner;  /* of PARAM, BUFFER and EMA: this one, or the training executor that shares them */
+    bool dynamic;      /* the loss scale follows overflows */
+    bool replays;      /* steps are to be recorded */
+    bool shares_cores; /* this rank computes in turns with others of its node, where they lack cores */
 
     char *arena[KOLO_ARENAS]; /* backend memory */
     bool own[KOLO_ARENAS];

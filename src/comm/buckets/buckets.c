@@ -63,6 +63,7 @@ static int open_memory(kolo_comm *comm)
         node->arena[l] = (char *)node->control[l] + node->arena_offset;
     }
     if (node->spin < 0) node->spin = comm_segments_spin(&node->segments);
+    comm_cores_open(node);
     return 0;
 }
 

@@ -3,6 +3,7 @@
 #ifndef KOLO_COMM_NODE_H
 #define KOLO_COMM_NODE_H
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -16,12 +17,13 @@
 #include "launch/launch.h"
 
 enum {
-    COMM_MAX_LOCAL = COMM_FOLD_MAX, /* ranks on a node */
-    COMM_BUCKETS = 4096,            /* of one rank, where it does not say how many it declares */
-    COMM_MAX_BUCKETS = 32000,       /* of one rank, at most: their tags are below what MPI guarantees */
-    COMM_MAX_DECLARED = 1 << 22,    /* of all groups */
-    COMM_STAGE = 262144,            /* bytes a rank brings to one round of a small collective */
-    COMM_BLOCK = 16384,             /* elements (64 KiB of f32) that one thread reduces at a time */
+    COMM_MAX_LOCAL = COMM_FOLD_MAX,    /* ranks on a node */
+    COMM_BUCKETS = 4096,               /* of one rank, where it does not say how many it declares */
+    COMM_MAX_BUCKETS = 32000,          /* of one rank, at most: their tags are below what MPI guarantees */
+    COMM_MAX_DECLARED = 1 << 22,       /* of all groups */
+    COMM_TICKETS = 2 * COMM_MAX_LOCAL, /* of ranks that wait for a core, and of cores that wait for one */
+    COMM_STAGE = 262144,               /* bytes a rank brings to one round of a small collective */
+    COMM_BLOCK = 16384,                /* elements (64 KiB of f32) that one thread reduces at a time */
 };
 
 /* Of one rank's share of one bucket. Counters only grow, so a round needs no reset: round g of a slice of b
@@ -59,6 +61,14 @@ enum comm_meeting {
     COMM_MEETINGS = COMM_MAX_BUCKETS + 1
 };
 
+/* One rank's place in the queue for a core: 1 + the processor that it was given, or 0; who waits, by its
+ * number in that namespace of processes (an inode). */
+typedef struct comm_ticket {
+    _Atomic uint32_t core;
+    _Atomic int32_t thread;
+    _Atomic uint64_t names;
+} comm_ticket;
+
 /* What each rank puts into shared memory, before its arena. */
 typedef struct comm_control {
     comm_life life;
@@ -72,6 +82,8 @@ typedef struct comm_control {
     _Atomic int32_t lagging;
     _Alignas(64) _Atomic uint32_t entered; /* small collectives begun by this rank */
     _Alignas(64) _Atomic uint32_t gathered, released, result, sleepers; /* leader only: see collective.c */
+    _Alignas(64) _Atomic uint32_t taken, given; /* leader only: tickets of ranks, and of cores */
+    comm_ticket ticket[COMM_TICKETS];           /* leader only: number n is in [n % COMM_TICKETS] */
     _Alignas(64) char staging[2][COMM_STAGE];
     comm_slot slot[COMM_MAX_BUCKETS]; /* as many as the communicator has (kolo_comm_config) are there */
 } comm_control;
@@ -104,6 +116,14 @@ typedef struct comm_node {
         _Atomic int bucket;                   /* its slot; -1: a meeting */
         _Atomic uint64_t round;
     } waits;
+    struct {
+        int count;     /* of the node's processors; 0: every rank has one of its own */
+        cpu_set_t all; /* them */
+        uint64_t names;
+        uint32_t own;     /* 1 + the processor that this rank was given; 0: none */
+        pthread_t holder; /* its thread */
+        double since;     /* when it was given */
+    } cores;
     size_t arena_offset, collect_offset;
 } comm_node;
 
@@ -160,6 +180,11 @@ bool comm_node_done(const comm_node *node, const comm_bucket *bucket, uint64_t r
 int comm_node_sum_rank(const comm_node *node, int f, int slice);
 /* Helps, then sleeps until the round is done. */
 int comm_node_wait(comm_node *node, const comm_bucket *bucket, uint64_t round);
+
+/* cores.c: where its ranks have fewer processors together, all of them the same. */
+void comm_cores_open(comm_node *node);
+/* By the thread that has a core, before it sleeps; by others it does nothing. */
+void comm_cores_release(comm_node *node);
 
 /* Wakes the progress thread of a local rank. */
 void comm_node_ring(comm_node *node, int local);

@@ -58,6 +58,14 @@ const kolo_launch *kolo_comm_launch(const kolo_comm *comm);
 /* Resident in this process of the memory that other ranks of the node own, bytes: theirs is counted there. */
 size_t kolo_comm_peer_bytes(const kolo_comm *comm);
 
+/* A rank that computes with one thread takes a core for it, where the ranks of its node have fewer processors
+ * than there are ranks: acquired before it goes on computing, as often as it likes (after 4 ms it is the next
+ * rank's turn), and released when it computes no more. Waits for other ranks release it by themselves. So
+ * ranks share processors evenly, which the kernel does only if they compute for some 100 ms at a time.
+ * Elsewhere both do nothing. */
+void kolo_comm_acquire_core(kolo_comm *comm);
+void kolo_comm_release_core(kolo_comm *comm);
+
 /* Where every rank stands, for the watchdog and for failure reports: each rank publishes a step, the number
  * of an action in its own program (-1: between steps), and what that action is in words (at most 52 bytes;
  * "": its number alone); readable by the ranks of the same node at any time, without locks. Steps of ranks

@@ -54,6 +54,7 @@ static int sleep_until(comm_node *node, _Atomic uint32_t *word, uint32_t value, 
 {
     double since = kolo_time(), looked = since;
     int rc = 0;
+    comm_cores_release(node->world);
     atomic_fetch_add(sleepers, 1);
     while (rc == 0) {
         uint32_t now = atomic_load(word);
