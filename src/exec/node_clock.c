@@ -3,8 +3,6 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include "base/memory.h"
 #include "base/thread.h"
@@ -139,72 +137,4 @@ double kolo_exec_wake_seconds(void)
     pthread_join(other, NULL);
     qsort(took, WAKES, sizeof *took, by_value);
     return took[WAKES / 2] / 2;
-}
-
-/* ---- sharing ---- */
-
-typedef struct meeting {
-    _Atomic uint32_t round;
-    atomic_int arrived, threads;
-    int rounds;
-    double work;
-} meeting;
-
-static double used_here(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Computes, and waits for all others. */
-static void take_round(meeting *m)
-{
-    const uint32_t round = atomic_load(&m->round);
-    const double until = used_here() + m->work;
-    while (used_here() < until) {
-    }
-    if (atomic_fetch_add(&m->arrived, 1) >= atomic_load(&m->threads) - 1) {
-        atomic_store(&m->arrived, 0);
-        atomic_fetch_add(&m->round, 1);
-        kolo_futex_wake(&m->round);
-        return;
-    }
-    while (atomic_load(&m->round) == round) kolo_futex_wait(&m->round, round, 1, 0);
-}
-
-static void *share_main(void *argument)
-{
-    meeting *m = argument;
-    for (int i = 0; i < m->rounds; i++) take_round(m);
-    return NULL;
-}
-
-double kolo_exec_sharing(int processors, double work, int rounds)
-{
-    meeting m = {.work = work, .rounds = rounds};
-    double *took = kolo_alloc((size_t)rounds * sizeof *took);
-    pthread_t *thread = kolo_alloc((size_t)processors * sizeof *thread);
-    int started = 0;
-    if (!took || !thread || processors < 2) {
-        free(took);
-        free(thread);
-        return 0;
-    }
-    atomic_store(&m.threads, processors + 1);
-    while (started < processors &&
-           kolo_thread_start(&thread[started], share_main, &m, "a clock of processors") == 0)
-        started++;
-    atomic_store(&m.threads, started + 1);
-    for (int i = 0; i < rounds; i++) {
-        const double begin = kolo_time();
-        take_round(&m);
-        took[i] = kolo_time() - begin;
-    }
-    for (int i = 0; i < started; i++) pthread_join(thread[i], NULL);
-    free(thread);
-    qsort(took, (size_t)rounds, sizeof *took, by_value);
-    const double even = 1 + 1 / (double)processors, found = (took[rounds / 2] / work - even) / (2 - even);
-    free(took);
-    return started < processors ? 0 : fmin(1, fmax(0, found));
 }

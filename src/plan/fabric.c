@@ -67,8 +67,7 @@ kolo_fabric kolo_fabric_node(const kolo_fabric_host *h)
                          .threads = h->threads,
                          .copy = h->copy,
                          .add = h->add,
-                         .crowd = h->crowd,
-                         .sharing = h->sharing};
+                         .crowd = h->crowd};
 }
 
 /* ---- messages ---- */

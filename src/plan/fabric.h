@@ -32,15 +32,13 @@ typedef struct kolo_fabric {
      * do; cores 0: every rank has a GPU. threads: of a rank; seconds a byte copied, a byte added. */
     double cores, threads, copy, add;
     double crowd; /* as many times longer that is where all cores do it; 0: as one alone */
-    /* of cores by more ranks than there are: 0 evenly, 1: core by core (kolo_exec_sharing) */
-    double sharing;
 } kolo_fabric;
 
 /* The node that ranks are on where there is no cluster: kolo_fabric_node. */
 typedef struct kolo_fabric_host {
     int cores, threads;
     double copy, add; /* seconds a byte, alone */
-    double crowd, sharing;
+    double crowd;
     double latency; /* seconds from one rank to another that sleeps */
 } kolo_fabric_host;
 kolo_fabric kolo_fabric_node(const kolo_fabric_host *host);

@@ -34,38 +34,6 @@ typedef struct usage {
     double cores, network;
 } usage;
 
-/* Where the kernel leaves ranks where they are: those that compute, place by place. */
-static void count_places(game *g)
-{
-    for (int i = 0; i < g->places; i++) g->load[i] = 0;
-    for (int64_t i = 0; g->places && i < g->tasks; i++) {
-        const task *t = &g->task[i];
-        if (t->latency > 0 || t->span.lane != KOLO_PLAY_COMPUTE) continue;
-        for (int r = 0; r < g->player[t->span.stage].here; r++)
-            g->load[kolo_play_rank_of(g->in, t->span.stage, r) % g->places]++;
-    }
-}
-
-/* Ranks of the fullest place of a stage's. */
-static int fullest(const game *g, int stage)
-{
-    int most = 1;
-    for (int r = 0; r < g->player[stage].here; r++) {
-        const int load = g->load[kolo_play_rank_of(g->in, stage, r) % g->places];
-        if (load > most) most = load;
-    }
-    return most;
-}
-
-/* How many times longer what needs cores is where others do, too. */
-static double shared(const game *g, const task *t, const usage *u)
-{
-    const kolo_fabric *f = g->in->fabric;
-    const double even = fmax(u->cores / f->cores, 1);
-    if (!g->places || t->span.lane != KOLO_PLAY_COMPUTE) return even;
-    return even + f->sharing * fmax(fullest(g, t->span.stage) - even, 0);
-}
-
 /* How fast a task goes on beside all others. */
 static double rate_of(const game *g, const task *t, const usage *u)
 {
@@ -78,7 +46,7 @@ static double rate_of(const game *g, const task *t, const usage *u)
                      room = all - fmin(g->in->fabric->threads, all);
         if (room > 0) rate /= 1 + (t->crowded - 1) * fmax(others, 0) / room;
     }
-    return rate / shared(g, t, u);
+    return rate / fmax(cores / all, 1);
 }
 
 static void account(game *g, double dt)
@@ -135,7 +103,6 @@ static int pass_time(game *g)
 {
     usage u = {0};
     double dt = INFINITY;
-    count_places(g);
     for (int64_t i = 0; i < g->tasks; i++) {
         const task *t = &g->task[i];
         if (t->latency > 0) continue;
@@ -210,16 +177,6 @@ static int player_open(game *g, int stage)
     return kolo_plan_costs(plan, p->cost);
 }
 
-/* Ranks that have to share cores have a place among them each. */
-static int places_open(game *g)
-{
-    const kolo_fabric *f = g->in->fabric;
-    if (f->cores <= 0 || g->in->ranks * f->threads <= f->cores) return 0;
-    g->places = (int)fmax(f->cores / fmax(f->threads, 1), 1);
-    g->load = kolo_alloc((size_t)g->places * sizeof *g->load);
-    return g->load ? 0 : KOLO_ENOMEM;
-}
-
 static void game_close(game *g)
 {
     for (int s = 0; g->player && s < g->stages; s++) {
@@ -233,7 +190,6 @@ static void game_close(game *g)
         free(p->sums.item);
     }
     for (int i = 0; g->link && i < g->stages * g->stages; i++) free(g->link[i].item);
-    free(g->load);
     free(g->player);
     free(g->link);
     free(g->open);
@@ -322,7 +278,6 @@ int kolo_play_create(kolo_play **play, const kolo_play_input *in)
     }
     int rc = g.play && g.player && g.link && g.open && g.play->stage ? 0 : KOLO_ENOMEM;
     if (rc == 0) choose_steps(&g);
-    if (rc == 0) rc = places_open(&g);
     for (int s = 0; rc == 0 && s < stages; s++) rc = player_open(&g, s);
     if (rc == 0) rc = play_all(&g);
     if (rc == 0) conclude(&g);

@@ -66,8 +66,6 @@ typedef struct game {
     int *open, opens; /* links on which something waits */
     task *task;       /* under way */
     int64_t tasks, room;
-    int *load,
-        places; /* [places] ranks that compute in each rank's share of the cores; 0: they have enough */
 } game;
 
 /* As far as all stages come by themselves at this moment; *any: something has begun. */

@@ -49,8 +49,8 @@ int known_times_keep(kolo_choices *known, const char *key, kolo_play_time t)
 
 /* ---- the node ---- */
 
-enum { BYTE, WAKE, SHARING, NODE_KEYS };
-static const char *const node_key[NODE_KEYS] = {"a byte of memory", "a wake", "processors shared"};
+enum { BYTE, WAKE, NODE_KEYS };
+static const char *const node_key[NODE_KEYS] = {"a byte of memory", "a wake"};
 
 int node_times_beside(const kolo_session *s)
 {
@@ -58,48 +58,37 @@ int node_times_beside(const kolo_session *s)
     return cores > threads ? cores / threads - 1 : 0;
 }
 
-static int node_keys(const kolo_session *s)
-{
-    return s->ranks * s->options->threads > kolo_node_cpu_count() ? NODE_KEYS : SHARING;
-}
-
 static int keep_node(const kolo_session *s, kolo_choices *known, kolo_play_time time[NODE_KEYS])
 {
     const kolo_byte_seconds byte = kolo_exec_byte_seconds(s->backend, 5, node_times_beside(s));
     const double wake = kolo_exec_wake_seconds();
-    const int cpus = kolo_node_cpu_count();
     time[BYTE] = (kolo_play_time){byte.alone, byte.crowded};
     time[WAKE] = (kolo_play_time){wake, wake};
-    if (node_keys(s) > SHARING)
-        time[SHARING] = (kolo_play_time){1 + kolo_exec_sharing(cpus, NODE_LONG, 9),
-                                         1 + kolo_exec_sharing(cpus, NODE_SHORT, 25)};
-    for (int i = 0; i < node_keys(s); i++) KOLO_TRY(known_times_keep(known, node_key[i], time[i]));
+    for (int i = 0; i < NODE_KEYS; i++) KOLO_TRY(known_times_keep(known, node_key[i], time[i]));
     return 0;
 }
 
-static bool find_node(const kolo_session *s, kolo_choices *known, kolo_play_time time[NODE_KEYS])
+static bool find_node(kolo_choices *known, kolo_play_time time[NODE_KEYS])
 {
     bool all = true;
-    for (int i = 0; i < node_keys(s); i++) all = all && known_times_find(known, node_key[i], &time[i]);
+    for (int i = 0; i < NODE_KEYS; i++) all = all && known_times_find(known, node_key[i], &time[i]);
     return all;
 }
 
-bool node_times_known(const kolo_session *s, kolo_choices *known)
+bool node_times_known(kolo_choices *known)
 {
     kolo_play_time time[NODE_KEYS];
-    return find_node(s, known, time);
+    return find_node(known, time);
 }
 
 int node_times_measure(const kolo_session *s, kolo_choices *known, bool again, node_times *node)
 {
-    kolo_play_time time[NODE_KEYS] = {[SHARING] = {1, 1}};
-    const bool all = find_node(s, known, time);
+    kolo_play_time time[NODE_KEYS];
+    const bool all = find_node(known, time);
     *node = (node_times){.byte = kolo_exec_byte_seconds(s->backend, 0, 0)};
     if (!s->untimed) {
         if (!all || again) KOLO_TRY(keep_node(s, known, time));
-        *node = (node_times){{time[BYTE].alone, time[BYTE].crowded},
-                             time[WAKE].alone,
-                             {time[SHARING].crowded - 1, time[SHARING].alone - 1}};
+        *node = (node_times){{time[BYTE].alone, time[BYTE].crowded}, time[WAKE].alone};
     }
     if (node->wake <= 0) node->wake = kolo_link_assumed.latency / 2;
     return 0;

@@ -16,22 +16,17 @@ int known_times_keep(kolo_choices *known, const char *key, kolo_play_time time);
 void known_kernel_key(const kolo_plan *plan, int64_t node, char *key, size_t size);
 void known_action_key(const kolo_plan *plan, enum kolo_action_kind kind, char *key, size_t size);
 
-/* A byte read or written, and a wake from one rank to another, which all messages of a node go by; and how
- * more ranks than processors share them (kolo_exec_sharing), where there are more: measured once and kept, so
- * that all plans are priced by the same. */
+/* A byte read or written, and a wake from one rank to another, which all messages of a node go by: measured
+ * once and kept, so that all plans are priced by the same. */
 typedef struct node_times {
     kolo_byte_seconds byte;
     double wake;
-    double sharing[2]; /* between meetings that are NODE_SHORT, NODE_LONG apart */
 } node_times;
-/* Seconds: the kernel needs some 100 ms to spread ranks evenly. */
-#define NODE_SHORT 10e-3
-#define NODE_LONG 160e-3
 
 /* As it is kept, or measured now where it is not, or `again`; assumed where the session times nothing. */
 int node_times_measure(const kolo_session *session, kolo_choices *known, bool again, node_times *node);
-/* All that this session's ranks need of it is kept. */
-bool node_times_known(const kolo_session *session, kolo_choices *known);
+/* All of it is kept. */
+bool node_times_known(kolo_choices *known);
 /* Ranks that compute beside one, where they fill the cores. */
 int node_times_beside(const kolo_session *session);
 

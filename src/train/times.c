@@ -209,27 +209,6 @@ static int time_plan(times *t, const kolo_plan *p, kolo_play_time *time)
 
 /* ---- the node ---- */
 
-/* What a rank computes from one meeting with others to the next, on average: seconds. */
-static double between_meetings(const times *t)
-{
-    const kolo_plan *p = t->session->plan;
-    double seconds = 0;
-    int meetings = 1;
-    for (int64_t i = 0; i < p->actions; i++) {
-        const kolo_action *a = &p->action[i];
-        if (a->kind == KOLO_ACTION_RUN) seconds += t->node[a->node].alone;
-        meetings += a->kind == KOLO_ACTION_RECEIVE;
-    }
-    return seconds / meetings;
-}
-
-static double sharing_of(const times *t, const node_times *node)
-{
-    const double far = log(between_meetings(t) / NODE_SHORT) / log(NODE_LONG / NODE_SHORT),
-                 at = fmin(1, fmax(0, far));
-    return node->sharing[0] + at * (node->sharing[1] - node->sharing[0]);
-}
-
 /* What is added and copied between ranks: as `kolo bench --tune` found it, or by the rate of memory. A
  * thread that copies is woken, and then wakes the thread that waits for the copy. */
 static int describe_node(times *t, kolo_fabric *fabric)
@@ -244,8 +223,7 @@ static int describe_node(times *t, kolo_fabric *fabric)
                           .copy = COPIED * node.byte.alone,
                           .add = 3 * node.byte.alone,
                           .crowd = node.byte.crowded / node.byte.alone,
-                          .latency = 2 * node.wake,
-                          .sharing = sharing_of(t, &node)};
+                          .latency = 2 * node.wake};
     KOLO_TRY(comm_table_open(&selector, s->options->comm_table, NULL));
     const comm_cost *c = comm_selector_costs(selector);
     if (comm_selector_is_measured(selector)) {
@@ -338,7 +316,7 @@ bool kolo_session_is_measured(const kolo_session *s)
 {
     times t = {0};
     if (s->cuda || s->gpu || s->launch->nodes > 1 || !s->plan->config.optimizer) return false;
-    const bool all = times_open(&t, s) == 0 && all_known(&t) && node_times_known(s, &t.known);
+    const bool all = times_open(&t, s) == 0 && all_known(&t) && node_times_known(&t.known);
     times_close(&t);
     return all;
 }

@@ -78,13 +78,13 @@ static void test(enum kolo_pipeline order, int stages, int slots, bool full)
            kolo_pipeline[order].name, stages, slots, least, most);
 }
 
-/* Three stages on two cores: shared evenly, and core by core, where two of them have one. */
+/* Three stages on two cores, which they share evenly, and on one for each. */
 static void test_sharing(void)
 {
-    const kolo_fabric even = {.gpus = 8, .share = 1, .cores = 2, .threads = 1};
-    kolo_fabric apart = even;
+    const kolo_fabric two = {.gpus = 8, .share = 1, .cores = 2, .threads = 1};
+    kolo_fabric three = two;
     int n = 0, longer = 0, wrong = 0;
-    apart.sharing = 1;
+    three.cores = 3;
     for (int i = 0; i < TRIALS; i++) {
         rig r;
         const trial t = {.stages = 3,
@@ -96,18 +96,18 @@ static void test_sharing(void)
         drawn = (uint64_t)(i + 1) * 7919;
         if (rig_open(&r, &t) == 0 && r.program && !meets(r.program)) {
             const uint64_t start = drawn;
-            const double by = play(r.program, &even);
+            const double by = play(r.program, &three);
             drawn = start;
-            const double more = play(r.program, &apart) / by;
+            const double more = play(r.program, &two) / by;
             n++;
             longer += more > 1.01;
-            wrong += more < 1 - 1e-9 || more > 2 + 1e-9;
+            wrong += more < 1 - 1e-9 || more > 1.5 + 1e-9;
         }
         rig_close(&r);
     }
     ok(n > TRIALS / 10 && longer > n / 2 && wrong == 0,
-       "three stages on two cores: core by core up to twice as long as evenly (%d of %d longer, %d wrong)",
-       longer, n, wrong);
+       "three stages on two cores: up to 1.5 times as long as on three (%d of %d longer, %d wrong)", longer,
+       n, wrong);
 }
 
 int main(void)
