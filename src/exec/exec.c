@@ -2,6 +2,7 @@
 #include "exec/exec.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -203,8 +204,8 @@ static int add_times(kolo_exec *e)
 {
     KOLO_TRY(exec_await(e, e->done[(e->issued - 1) % e->flights]));
     for (int64_t i = 0; i < e->current->plan->actions; i++) {
-        e->profile[i].seconds +=
-            e->used ? e->used[i + 1] - e->used[i] : kolo_event_seconds(e->mark[i], e->mark[i + 1]);
+        e->profile[i].seconds += e->used ? fmax(e->used[i + 1] - e->used[i] - e->used_cost, 0)
+                                         : kolo_event_seconds(e->mark[i], e->mark[i + 1]);
         e->profile[i].calls++;
     }
     return 0;
@@ -261,6 +262,7 @@ int kolo_exec_infer(kolo_exec *e, const kolo_batch *batch)
 int exec_profile_used(kolo_exec *e)
 {
     if (!e->used) e->used = kolo_alloc((size_t)(e->plan->actions + 1) * sizeof *e->used);
+    e->used_cost = exec_used_cost();
     return e->used ? 0 : KOLO_ENOMEM;
 }
 

@@ -144,7 +144,8 @@ struct kolo_exec {
 
     kolo_exec_profile *profile;
     kolo_event **mark; /* [plan->actions + 1], made with the first profile */
-    double *used; /* [plan->actions + 1] seconds that this thread has computed by then; NULL: not asked */
+    double *used;     /* [plan->actions + 1] seconds that this thread has computed by then; NULL: not asked */
+    double used_cost; /* of them what asking takes */
 };
 
 /* pipeline.c: the step of a pipeline whose weights are late (order.h). */
@@ -231,6 +232,8 @@ int exec_act_all(kolo_exec *exec, int64_t step);
 /* The sum or transfer of that number in comm is there; the time counts as one of waiting for other ranks. */
 int exec_await_ranks(kolo_exec *exec, int number);
 double exec_used_seconds(void); /* that this thread has computed */
+/* What a call of it takes, which the difference of two contains: as long as a short operation. */
+double exec_used_cost(void);
 /* exec.c: a profile is then of these seconds, whatever else the machine does meanwhile: of a host's rank of
  * one thread. */
 int exec_profile_used(kolo_exec *exec);
