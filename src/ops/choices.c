@@ -107,6 +107,15 @@ const char *kolo_choices_find(kolo_choices *c, const char *key)
     return c->list[c->count - 1].value;
 }
 
+void kolo_choices_doubt(kolo_choices *c, const char *key, const char *value)
+{
+    if (!c->given || c->doubted) return;
+    c->doubted = true;
+    kolo_warn("choices: \"%s = %s\": this machine has no such algorithm, and takes another; leave choices "
+              "out of the plan file: a clock chooses then",
+              key, value);
+}
+
 /* One write(2) of a whole line, so that two jobs that append at once do not mix. */
 static void append_file(kolo_choices *c, const char *key, const char *value)
 {

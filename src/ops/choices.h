@@ -21,6 +21,7 @@ typedef struct kolo_choices {
     bool given;     /* choices come from rank 0: nothing is timed here */
     double opened;  /* kolo_time() */
     bool announced; /* that timing goes on */
+    bool doubted;   /* that a choice fits this machine */
 } kolo_choices;
 
 /* machine: text without newlines. path, text may be NULL. A file that cannot be read is no
@@ -30,6 +31,8 @@ void kolo_choices_close(kolo_choices *choices);
 
 /* The value known for `key`, which thereby becomes one of the choices made; NULL: not known. */
 const char *kolo_choices_find(kolo_choices *choices, const char *key);
+/* Says, once, that what was found cannot be had here, where it came from a plan file or from rank 0. */
+void kolo_choices_doubt(kolo_choices *choices, const char *key, const char *value);
 /* Records a new choice (and appends it to the file). */
 int kolo_choices_add(kolo_choices *choices, const char *key, const char *value);
 char *kolo_choices_text(const kolo_choices *choices); /* caller frees */

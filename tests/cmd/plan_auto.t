@@ -43,6 +43,10 @@ refuse "a module that is not there" "edited.yaml:$(at cut):.*no module layer9" '
 refuse "choices that are none" 'edited.yaml:1:.*choices: "fast" is no OPERATION' \
     '1i choices: [fast]
     /^choices:/d; /^  "/d'
+sed '/^choices:/s/ = [a-z ]*"/ = magic"/' plan.yaml > edited.yaml
+plan ranks=4 plan=edited.yaml
+ok $? "an algorithm that this machine has not is replaced" log
+like log 'warning: choices: "conv.* = magic": this machine has no such algorithm' "... and said to be"
 refuse "a misspelt key" "edited.yaml:$(at shard):.*no key \"shrd\"; is \"shard\" meant" 's/^shard:/shrd:/'
 refuse "an order that there is none of" \
     "edited.yaml:$(at pipeline):.*pipeline" 's/^pipeline:.*/pipeline: 2f2b/'

@@ -245,12 +245,18 @@ static int64_t block_of(const kolo_graph *g, const kolo_layout *layout)
     return block;
 }
 
+static bool is_block(int64_t block) { return block == NHWC || block == 16 || block == 8 || block == 1; }
+
 static int choose_block(kolo_backend *b, const kolo_graph *g, const bool *image, int64_t *block)
 {
     char key[96];
     census c = count(g);
     key_of(g, b, key, sizeof key);
     const char *known = b->deterministic || !c.convs ? NULL : kolo_choices_find(&b->choices, key);
+    if (known && !is_block(atol(known))) {
+        kolo_choices_doubt(&b->choices, key, known);
+        known = NULL;
+    }
     *block = known ? atol(known) : block_by_rule(b, g, image, &c);
     if (known || b->deterministic || !c.convs || b->choices.given || c.flops > clock_flops) return 0;
     return block_by_clock(b, g, image, key, block);
@@ -265,7 +271,7 @@ int kolo_cpu_blocks(kolo_backend *b, const kolo_graph *g, const kolo_graph *like
     bool *image = find_images(g);
     if (!image) return KOLO_ENOMEM;
     int rc = block ? 0 : choose_block(b, g, image, &block);
-    if (block != NHWC && block != 8 && block != 16) block = 1; /* a line of the choices may say anything */
+    if (!is_block(block)) block = 1;
     set_blocks(g, block, image, layout);
     free(image);
     return rc;

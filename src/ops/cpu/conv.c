@@ -456,6 +456,7 @@ static int select_conv(const kolo_kernel_request *r, conv **out)
             int rc = conv_build(r, &candidates[i], out);
             if (rc <= 0) return rc;
         }
+    if (known) kolo_choices_doubt(&r->backend->choices, key, known);
     if (r->backend->deterministic || r->backend->choices.given) return select_by_rule(r, out);
     return select_by_clock(r, key, out);
 }
