@@ -18,8 +18,8 @@
 
 enum { MOST_DIVISIONS = 256, MOST_VALUES = 8 };
 /* What another plan must gain at least, as a share of the plain one's step: prices are no more exact than
- * tests/long/predict.t asks of their median; and where ranks share cores, which the kernel spreads as it
- * likes, steps of copies were found up to 18 % shorter than played. */
+ * tests/long/predict.t asks of their median; where ranks share cores, steps of copies were found up to 18 %
+ * shorter than played. */
 static const double GAIN = .05, GAIN_SHARING = .2;
 
 /* Layers in parts on ranks side by side: another network to the last bit, so none but the first where the

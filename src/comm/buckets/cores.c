@@ -36,7 +36,8 @@ void comm_cores_open(comm_node *node)
         memcpy(&of, s->base[l]->cpu_mask, sizeof of);
         if (!CPU_EQUAL(&of, &node->cores.all)) return;
     }
-    if (CPU_COUNT(&of) < 1 || CPU_COUNT(&of) >= s->ranks) return;
+    /* where each processor has as many of them the kernel leaves them there, with their caches */
+    if (CPU_COUNT(&of) < 1 || CPU_COUNT(&of) >= s->ranks || s->ranks % CPU_COUNT(&of) == 0) return;
     node->cores.count = CPU_COUNT(&of);
     node->cores.names = stat("/proc/self/ns/pid", &namespace) == 0 ? namespace.st_ino : 0;
     uint32_t cores = 0;

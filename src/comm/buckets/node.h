@@ -181,7 +181,7 @@ int comm_node_sum_rank(const comm_node *node, int f, int slice);
 /* Helps, then sleeps until the round is done. */
 int comm_node_wait(comm_node *node, const comm_bucket *bucket, uint64_t round);
 
-/* cores.c: where its ranks have fewer processors together, all of them the same. */
+/* cores.c: where its ranks share fewer processors, all the same ones, and not as many on each. */
 void comm_cores_open(comm_node *node);
 /* By the thread that has a core, before it sleeps; by others it does nothing. */
 void comm_cores_release(comm_node *node);

@@ -58,11 +58,11 @@ const kolo_launch *kolo_comm_launch(const kolo_comm *comm);
 /* Resident in this process of the memory that other ranks of the node own, bytes: theirs is counted there. */
 size_t kolo_comm_peer_bytes(const kolo_comm *comm);
 
-/* A rank that computes with one thread takes a core for it, where the ranks of its node have fewer processors
- * than there are ranks: acquired before it goes on computing, as often as it likes (after 4 ms it is the next
- * rank's turn), and released when it computes no more. Waits for other ranks release it by themselves. So
- * ranks share processors evenly, which the kernel does only if they compute for some 100 ms at a time.
- * Elsewhere both do nothing. */
+/* A rank that computes with one thread takes a core for it, where the ranks of its node are more than its
+ * processors, and no multiple of them: acquired before it goes on computing, as often as it likes (after 4 ms
+ * it is the next rank's turn), and released when it computes no more. Waits for other ranks release it by
+ * themselves. So ranks share processors evenly, which the kernel does only if they compute for some 100 ms at
+ * a time. Elsewhere both do nothing. */
 void kolo_comm_acquire_core(kolo_comm *comm);
 void kolo_comm_release_core(kolo_comm *comm);
 
