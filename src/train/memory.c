@@ -141,11 +141,12 @@ static int64_t largest_whole(const kolo_plan *plan)
 }
 
 /* What a rank takes for initial values, and to read and save tensors of a plan, in canonical order, one at a
- * time; of parts a tensor is brought together as it is laid out, of slabs one is beside the whole. */
+ * time; of parts a tensor is brought together as it is laid out, of slabs one is beside the whole. That of
+ * initial values and of reading is free again before a step touches its activations. */
 static size_t canonical_bytes(const kolo_plan *plan, bool reads, bool saves)
 {
     const size_t largest = (size_t)kolo_plan_largest(plan) * sizeof(float),
-                 whole = (size_t)largest_whole(plan) * sizeof(float);
+                 whole = saves ? (size_t)largest_whole(plan) * sizeof(float) : largest;
     const bool parts = kolo_plan_shards(plan, reads ? KOLO_shard_optimizer : KOLO_shard_parameters);
     return (saves ? kolo_checkpoint_scratch(whole, true) : whole) + (parts ? largest : 0) +
            (whole > largest ? largest : 0);
