@@ -226,6 +226,33 @@ static void test_clock(void)
     rmdir(folder);
 }
 
+/* A candidate that wants more scratch than there is: the others go on in what they have. */
+static void test_scratch(void)
+{
+    const kolo_backend_config config = {.threads = 1};
+    kolo_backend *b = NULL;
+    char fail[64];
+    void *memory = NULL, *more = NULL;
+    int (*need)(kolo_backend *, size_t, void **) = NULL;
+    void (*end)(kolo_backend *) = NULL;
+    *(void **)&need = ask_symbol("kolo_cuda_trial_scratch");
+    *(void **)&end = ask_symbol("kolo_cuda_trial_end");
+    rig_check(kolo_backend_create(&b, "cuda", &config), "backend");
+    const int64_t alive = ask_count("alive");
+    rig_check(need(b, 4096, &memory), "scratch");
+    snprintf(fail, sizeof fail, "cudaMalloc:%ld", (long)ask_count("cudaMalloc") + 1);
+    setenv("STANDIN_FAIL", fail, 1);
+    is_int(need(b, 8192, &more), KOLO_ENOMEM, "scratch of twice the size is not to be had");
+    unsetenv("STANDIN_FAIL");
+    ok(kolo_backend_fill(b, KOLO_LANE_COMPUTE, memory, 0, 4096) == 0 && kolo_backend_finish(b) == 0,
+       "what other candidates work in is still there");
+    ok(need(b, 8192, &more) == 0 && kolo_backend_fill(b, KOLO_LANE_COMPUTE, more, 0, 8192) == 0,
+       "and grows when there is more");
+    end(b);
+    is_int(ask_count("alive"), alive, "nothing is left when a choice is made");
+    kolo_backend_destroy(&b);
+}
+
 /* A convolution with its sums, prepared with these choices (NULL: by the clock); what is
  * chosen, and its kernel. */
 static void prepare_summed(enum kolo_dtype dtype, const char *given, char **choices, char name[160])
@@ -372,6 +399,7 @@ int main(void)
     test_choices();
     if (standin) {
         test_clock();
+        test_scratch();
         test_sums_choice(KOLO_F16);
         test_sums_choice(KOLO_BF16);
         test_mask_choice();

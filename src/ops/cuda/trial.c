@@ -8,20 +8,19 @@
 
 /* ---- memory ---- */
 
-/* 0; 1: it is new. */
+/* Where there is not as much, what there was stays: other candidates still work in it. */
 static int need_piece(kolo_backend *backend, enum kolo_trial_piece piece, size_t bytes, void **memory)
 {
     kolo_cuda *cuda = kolo_cuda_of(backend);
-    const bool grows = bytes > cuda->trial[piece].bytes;
-    if (grows) {
+    if (bytes > cuda->trial[piece].bytes) {
+        void *more = NULL;
+        KOLO_TRY(KOLO_CUDA(cudaMalloc(&more, bytes)));
         if (cuda->trial[piece].memory) cudaFree(cuda->trial[piece].memory); /* waits for what still uses it */
-        cuda->trial[piece].memory = NULL;
-        cuda->trial[piece].bytes = 0;
-        KOLO_TRY(KOLO_CUDA(cudaMalloc(&cuda->trial[piece].memory, bytes)));
+        cuda->trial[piece].memory = more;
         cuda->trial[piece].bytes = bytes;
     }
     *memory = cuda->trial[piece].memory;
-    return grows;
+    return 0;
 }
 
 /* The first mebibyte is drawn; the rest repeats it, in pieces that double. */
@@ -43,8 +42,7 @@ int kolo_cuda_trial_data(kolo_backend *backend, size_t bytes, enum kolo_dtype dt
 
 int kolo_cuda_trial_scratch(kolo_backend *backend, size_t bytes, void **memory)
 {
-    int rc = need_piece(backend, KOLO_TRIAL_SCRATCH, bytes, memory);
-    return rc < 0 ? rc : 0;
+    return need_piece(backend, KOLO_TRIAL_SCRATCH, bytes, memory);
 }
 
 void kolo_cuda_trial_end(kolo_backend *backend)
