@@ -28,9 +28,6 @@
 #endif
 #undef __launch_bounds__
 #define __launch_bounds__(...)
-#ifndef __CUDA_ARCH__
-#define KOLO_EMULATE_ARCH 900
-#endif
 
 /* ---- kernel.c ---- */
 extern "C" {
@@ -62,7 +59,6 @@ int kolo_cuda_check(cudaError_t rc, const char *call, const char *file, int line
 #define blockIdx (kolo_emulate_now->block)
 #define blockDim (kolo_emulate_now->threads)
 #define gridDim (kolo_emulate_now->blocks)
-#define warpSize 32
 
 /* ---- launch ---- */
 
@@ -99,13 +95,6 @@ static inline cudaError_t cudaFuncSetAttribute(T *kernel, enum cudaFuncAttribute
 {
     return cudaFuncSetAttribute((const void *)kernel, attribute, value);
 }
-template <typename T>
-static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, T *kernel, int block,
-                                                                        size_t shared)
-{
-    return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, (const void *)kernel, block, shared);
-}
-
 /* ---- threads together ---- */
 
 static inline void __syncthreads(int line = __builtin_LINE()) { kolo_emulate_barrier(line); }
@@ -114,46 +103,17 @@ static inline void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_
     kolo_emulate_exchange(0, mask, line);
 }
 static inline void __threadfence(void) { __asm__ volatile("" ::: "memory"); }
-static inline void __threadfence_block(void) { __asm__ volatile("" ::: "memory"); }
 static inline int kolo_emulate_lane(void) { return (int)(threadIdx.x & 31u); }
 
-template <typename T> static inline T kolo_emulate_from(T mine, unsigned mask, int lane, int line)
+template <typename T>
+static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int line = __builtin_LINE())
 {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles move 4 or 8 bytes");
     uint64_t word = 0;
-    memcpy(&word, &mine, sizeof mine);
+    memcpy(&word, &value, sizeof value);
     const uint64_t *all = kolo_emulate_exchange(word, mask, line);
-    memcpy(&mine, &all[lane], sizeof mine);
-    return mine;
-}
-template <typename T>
-static inline T __shfl_sync(unsigned mask, T value, int lane, int width = 32, int line = __builtin_LINE())
-{
-    int begin = kolo_emulate_lane() & ~(width - 1);
-    return kolo_emulate_from(value, mask, begin + (lane & (width - 1)), line);
-}
-template <typename T>
-static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32,
-                                int line = __builtin_LINE())
-{
-    int self = kolo_emulate_lane(), other = self ^ lanes;
-    return kolo_emulate_from(value, mask, (other & ~(width - 1)) > (self & ~(width - 1)) ? self : other,
-                             line);
-}
-template <typename T>
-static inline T __shfl_down_sync(unsigned mask, T value, unsigned lanes, int width = 32,
-                                 int line = __builtin_LINE())
-{
-    int self = kolo_emulate_lane(), other = self + (int)lanes;
-    return kolo_emulate_from(value, mask, (other & ~(width - 1)) != (self & ~(width - 1)) ? self : other,
-                             line);
-}
-template <typename T>
-static inline T __shfl_up_sync(unsigned mask, T value, unsigned lanes, int width = 32,
-                               int line = __builtin_LINE())
-{
-    int self = kolo_emulate_lane(), other = self - (int)lanes;
-    return kolo_emulate_from(value, mask, other < (self & ~(width - 1)) ? self : other, line);
+    memcpy(&value, &all[kolo_emulate_lane() ^ lanes], sizeof value);
+    return value;
 }
 static inline unsigned __ballot_sync(unsigned mask, int predicate, int line = __builtin_LINE())
 {
@@ -162,98 +122,29 @@ static inline unsigned __ballot_sync(unsigned mask, int predicate, int line = __
     for (int i = 0; i < 32; i++) bits |= (unsigned)all[i] << i;
     return bits;
 }
-static inline int __any_sync(unsigned mask, int predicate, int line = __builtin_LINE())
-{
-    return __ballot_sync(mask, predicate, line) != 0;
-}
-static inline int __all_sync(unsigned mask, int predicate, int line = __builtin_LINE())
-{
-    return __ballot_sync(mask, predicate, line) == 0xffffffffu;
-}
 
 /* Whole numbers only: sums of values in the order of arrival are not allowed here. One fiber runs at a
  * time. */
-static inline uint32_t atomicAdd(uint32_t *at, uint32_t value) { return (*at += value) - value; }
 static inline int32_t atomicAdd(int32_t *at, int32_t value) { return (*at += value) - value; }
-static inline unsigned long long atomicAdd(unsigned long long *at, unsigned long long value)
-{
-    return (*at += value) - value;
-}
 static inline uint32_t atomicInc(uint32_t *at, uint32_t most)
 {
     uint32_t was = *at;
     *at = was >= most ? 0 : was + 1;
     return was;
 }
-template <typename T> static inline T kolo_emulate_swap(T *at, T value)
+static inline int32_t atomicMax(int32_t *at, int32_t value)
 {
-    static_assert((T)0.5 == (T)0, "atomics on whole numbers only");
-    T was = *at;
-    *at = value;
+    int32_t was = *at;
+    *at = was > value ? was : value;
     return was;
-}
-template <typename T> static inline T atomicExch(T *at, T value) { return kolo_emulate_swap(at, value); }
-template <typename T> static inline T atomicMax(T *at, T value)
-{
-    return kolo_emulate_swap(at, *at > value ? *at : value);
-}
-template <typename T> static inline T atomicMin(T *at, T value)
-{
-    return kolo_emulate_swap(at, *at < value ? *at : value);
-}
-template <typename T> static inline T atomicOr(T *at, T value)
-{
-    return kolo_emulate_swap(at, (T)(*at | value));
-}
-template <typename T> static inline T atomicCAS(T *at, T compare, T value)
-{
-    return kolo_emulate_swap(at, *at == compare ? value : *at);
 }
 
 /* ---- arithmetic ---- */
 
-template <typename T> static inline T __ldg(const T *at) { return *at; }
 template <typename T> static inline T __ldcg(const T *at) { return *at; }
-template <typename T> static inline T __ldcs(const T *at) { return *at; }
-template <typename T> static inline void __stcs(T *at, T value) { *at = value; }
-static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
-static inline int min(int a, int b) { return a < b ? a : b; }
-static inline int max(int a, int b) { return a > b ? a : b; }
-static inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
-static inline unsigned max(unsigned a, unsigned b) { return a > b ? a : b; }
-static inline long min(long a, long b) { return a < b ? a : b; }
-static inline long max(long a, long b) { return a > b ? a : b; }
-static inline long long min(long long a, long long b) { return a < b ? a : b; }
-static inline long long max(long long a, long long b) { return a > b ? a : b; }
-static inline float min(float a, float b) { return fminf(a, b); }
-static inline float max(float a, float b) { return fmaxf(a, b); }
-static inline double min(double a, double b) { return fmin(a, b); }
-static inline double max(double a, double b) { return fmax(a, b); }
-static inline uint32_t __float_as_uint(float x)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-static inline float __uint_as_float(uint32_t u)
-{
-    float x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
-static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
-static inline int __ffs(int x) { return __builtin_ffs(x); }
-static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)(((uint64_t)a * b) >> 32); }
 static inline float __fdividef(float a, float b) { return a / b; }
-#define __expf(x) expf(x) /* the C library has functions of these names for itself */
-#define __logf(x) logf(x)
-static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-static inline float __fadd_rn(float a, float b) { return a + b; }
-static inline float __fmul_rn(float a, float b) { return a * b; }
-static inline float __fdiv_rn(float a, float b) { return a / b; }
-static inline double __dadd_rn(double a, double b) { return a + b; }
-static inline double __dmul_rn(double a, double b) { return a * b; }
+#define __expf(x) expf(x) /* the C library has a function of this name for itself */
 
 #endif

@@ -287,17 +287,6 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attr
     return cudaSuccess;
 }
 
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel, int block,
-                                                          size_t shared)
-{
-    STANDIN_ENTER(STANDIN_OTHER);
-    (void)kernel;
-    if (block < 1 || block > MOST) return standin_set_error(cudaErrorInvalidValue);
-    int by_threads = 2048 / block, by_shared = (int)(233472 / (shared + 1024));
-    *blocks = by_threads < by_shared ? by_threads : by_shared;
-    return cudaSuccess;
-}
-
 static size_t allowed_shared(const void *kernel)
 {
     size_t bytes = SHARED_USUAL;

@@ -4,9 +4,9 @@
  *   - kernels are started by KOLO_LAUNCH alone, and are plain or template functions, not lambdas;
  *   - of CUDA's device language only what emulate.h knows is used: threadIdx, blockIdx, blockDim, gridDim,
  *     __shared__ arrays (static, and one `extern __shared__` by KOLO_SHARED), __syncthreads, __syncwarp,
- *     __shfl_xor_sync/__shfl_down_sync/__shfl_sync/__ballot_sync with all lanes present, __popc,
- *     __threadfence, atomicAdd/atomicMax/atomicInc on integers, __ldg, __ldcg, math functions. Blocks are
- *     one-dimensional and a multiple of 32. */
+ *     __shfl_xor_sync and __ballot_sync with all lanes present, __popc, __threadfence,
+ *     atomicAdd/atomicMax/atomicInc on integers, __ldcg, math functions. Blocks are one-dimensional and a
+ *     multiple of 32. */
 #ifndef KOLO_OPS_CUDA_LAUNCH_CUH
 #define KOLO_OPS_CUDA_LAUNCH_CUH
 
