@@ -75,7 +75,8 @@ static int whole_list(const pth *f, const pickle_value *tuple, int64_t *to)
     return 0;
 }
 
-/* Shape and strides, which must stay within the storage and not visit an element twice; *count: elements. */
+/* Shape and strides, which must stay within the storage; what expand() makes visits an element many times,
+ * and so has more elements than the file. *count: elements. */
 static int read_shape(pth *f, const pickle_value *tensor, int64_t have, kolo_weight *t, int64_t *count)
 {
     const pickle_value *shape = &f->p.value[tensor->item[1]], *strides = &f->p.value[tensor->item[2]];
@@ -100,7 +101,7 @@ static int read_shape(pth *f, const pickle_value *tensor, int64_t have, kolo_wei
         else row_major &= stride[d] == dense;
         dense = *count;
     }
-    if (tensor->number < 0 || (*count > 0 && last >= have) || tensor->number > have || *count > have)
+    if (tensor->number < 0 || (*count > 0 && last >= have) || tensor->number > have)
         return kolo_weights_refuse_tensor(f->w, t->name, "it reaches beyond its storage");
     if (row_major || *count == 0) return 0;
     int64_t *kept = kolo_weights_keep(f->w, sizeof stride);
@@ -127,7 +128,8 @@ static int read_tensor(pth *f, const pickle_value *key, const pickle_value *tens
                                           "its numbers are missing, or of another length than it says");
     const size_t size = kolo_dtype_size(t->type);
     t->data = data + (size_t)tensor->number * size;
-    t->bytes = (size_t)count * size;
+    if (__builtin_mul_overflow((size_t)count, size, &t->bytes))
+        return kolo_weights_refuse_tensor(f->w, t->name, "its shape overflows");
     return 0;
 }
 

@@ -80,6 +80,22 @@ static void idle_stride(void)
     kolo_weights_close(&w);
 }
 
+/* What expand() makes: more elements than the file has numbers. */
+static void expanded(void)
+{
+    kolo_weights *w = NULL;
+    float x[6] = {0};
+    is_int(OPEN(&w, HEAD "\x80\2}X\1\0\0\0b" TENSOR(STORAGE("HalfStorage", "1", "\2"), "\0", "K\3K\2\x86",
+                                                    "K\0K\1\x86") "s.\x80\2](X\1\0\0\0001e."
+                                                                  "\2\0\0\0\0\0\0\0\0\x3c\0\xc0"),
+           0, "three rows of one, by a stride of 0, are taken (%s)", kolo_error_text());
+    const kolo_weight *t = w ? kolo_weights_find(w, "b") : NULL;
+    if (t) kolo_weight_to_f32(t, x, 6);
+    ok(t && t->bytes == 12 && x[0] == 1 && x[1] == -2 && x[2] == 1 && x[4] == 1 && x[5] == -2,
+       "and each row has the numbers of the one");
+    kolo_weights_close(&w);
+}
+
 /* As torchvision's training script saves weights and their average. */
 static void averages(void)
 {
@@ -151,6 +167,11 @@ static void hostile(void)
                                             "K\0K\0\x86") "s."
                                                           "\x80\2](X\1\0\0\0000e." NUMBERS,
             "more elements than memory", "overflow");
+    REFUSED(HEAD "\x80\2}X\1\0\0\0w" TENSOR(STORAGE("FloatStorage", "0", "\6"), "\0",
+                                            "\x8a\x8\xff\xff\xff\xff\xff\xff\xff\x7f\x85",
+                                            "K\0\x85") "s."
+                                                       "\x80\2](X\1\0\0\0000e." NUMBERS,
+            "more bytes than memory", "overflow");
     REFUSED(HEAD STATE("X\x8\0\0\0module.w" W) KEYS NUMBERS, "one name twice", "two of this name");
     REFUSED("PK\3\4 and no archive", "an archive that is none", "zip directory");
     char *deep = malloc(1 << 22);
@@ -179,6 +200,7 @@ int main(void)
     close(fd);
     values();
     idle_stride();
+    expanded();
     averages();
     hostile();
     cut();
