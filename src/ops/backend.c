@@ -285,6 +285,14 @@ const char *kolo_kernel_name(const kolo_kernel *k) { return k->name; }
 const char *kolo_kernel_key(const kolo_kernel *k) { return k->key; }
 char *kolo_backend_choices(const kolo_backend *b) { return kolo_choices_text(&b->choices); }
 
+int64_t kolo_backend_unasked(const kolo_backend *b, char **first)
+{
+    int64_t count;
+    const kolo_choice *c = kolo_choices_unasked(&b->choices, &count);
+    *first = c ? kolo_format("%s = %s", c->key, c->value) : NULL;
+    return count;
+}
+
 int kolo_backend_to_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout,
                               const void *from, float *to)
 {

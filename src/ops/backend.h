@@ -144,6 +144,9 @@ const char *kolo_kernel_key(const kolo_kernel *kernel);
 /* All choices made so far as text; with it another process (or a later run) prepares the same
  * kernels. Caller frees. */
 char *kolo_backend_choices(const kolo_backend *backend);
+/* Of choices that it was given those that are for no operation prepared so far: their number; *first: "key =
+ * value" of the first, which the caller frees; NULL: there is none, or no memory. */
+int64_t kolo_backend_unasked(const kolo_backend *backend, char **first);
 
 /* Canonical (logical row-major f32, (O,I,KH,KW) for weights) <-> a tensor in `layout`, kolo_tensor_count
  * elements. Both are in HOST memory, whatever the backend; padding is written as zero. */

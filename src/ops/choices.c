@@ -24,7 +24,7 @@ static int choices_append(kolo_choice **list, int64_t *capacity, int64_t *count,
                           const char *value)
 {
     KOLO_TRY(kolo_grow(list, capacity, *count, sizeof **list));
-    kolo_choice c = {kolo_strdup(key), kolo_strdup(value)};
+    kolo_choice c = {.key = kolo_strdup(key), .value = kolo_strdup(value)};
     if (!c.key || !c.value) {
         free(c.key);
         free(c.value);
@@ -98,10 +98,38 @@ void kolo_choices_close(kolo_choices *c)
     memset(c, 0, sizeof *c);
 }
 
+/* Of a key what stands in front of the blocks of its layout: a plan file has the choices of layouts, too,
+ * that were timed and not taken. */
+static size_t operation_length(const char *key)
+{
+    size_t n = strlen(key);
+    for (const char *at = strstr(key, " b "); at; at = strstr(at + 1, " b ")) n = (size_t)(at - key);
+    return n;
+}
+
+static void choices_mark(kolo_choices *c, const char *key)
+{
+    const size_t n = operation_length(key);
+    for (int64_t i = 0; i < c->known_count; i++) {
+        kolo_choice *k = &c->known[i];
+        k->asked = k->asked || (!strncmp(k->key, key, n) && operation_length(k->key) == n);
+    }
+}
+
+const kolo_choice *kolo_choices_unasked(const kolo_choices *c, int64_t *count)
+{
+    const kolo_choice *first = NULL;
+    *count = 0;
+    for (int64_t i = c->known_count - 1; c->given && i >= 0; i--)
+        if (!c->known[i].asked) first = &c->known[i], ++*count;
+    return first;
+}
+
 const char *kolo_choices_find(kolo_choices *c, const char *key)
 {
     const char *value = choices_find(c->list, c->count, key);
     if (value) return value;
+    if (c->given) choices_mark(c, key);
     value = choices_find(c->known, c->known_count, key);
     if (!value || choices_append(&c->list, &c->capacity, &c->count, key, value) < 0) return NULL;
     return c->list[c->count - 1].value;

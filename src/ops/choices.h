@@ -9,6 +9,7 @@
 
 typedef struct kolo_choice {
     char *key, *value;
+    bool asked; /* of given ones: an operation is there that this is for, in whatever layout */
 } kolo_choice;
 
 typedef struct kolo_choices {
@@ -33,6 +34,8 @@ void kolo_choices_close(kolo_choices *choices);
 const char *kolo_choices_find(kolo_choices *choices, const char *key);
 /* Says, once, that what was found cannot be had here, where it came from a plan file or from rank 0. */
 void kolo_choices_doubt(kolo_choices *choices, const char *key, const char *value);
+/* Of given choices the first that is for no operation asked for so far; *count: how many are. NULL: none. */
+const kolo_choice *kolo_choices_unasked(const kolo_choices *choices, int64_t *count);
 /* Records a new choice (and appends it to the file). */
 int kolo_choices_add(kolo_choices *choices, const char *key, const char *value);
 char *kolo_choices_text(const kolo_choices *choices); /* caller frees */

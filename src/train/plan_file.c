@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/yaml.h"
 #include "kolo/error.h"
@@ -106,6 +107,7 @@ static int check_given(const reader *r, const kolo_option_entry *e, const char *
 static int read_choices(kolo_plan_file *f, const char *value, const char *where)
 {
     free(f->choices);
+    snprintf(f->choices_where, sizeof f->choices_where, "%s", where);
     f->choices = kolo_format("%s\n", value);
     if (!f->choices) return KOLO_ENOMEM;
     for (char *line = f->choices; *line; line++) {
@@ -219,6 +221,21 @@ int kolo_plan_file_check(const kolo_plan_file *f, int64_t parameters)
         "%s: this is a plan for a network of %lld parameters, and this one has %lld (classes=, size= "
         "or another option of the network differs)",
         f->path, (long long)f->parameters, (long long)parameters);
+}
+
+void kolo_plan_file_check_choices(const kolo_plan_file *f, const kolo_session *s)
+{
+    char *first = NULL, more[32] = "";
+    if (!f->choices || s->launch->rank || s->untimed) return;
+    const int64_t count = kolo_backend_unasked(s->backend, &first);
+    if (count > 1) snprintf(more, sizeof more, " and %lld more", (long long)count - 1);
+    if (first)
+        kolo_warn("%s: choices: \"%s\"%s: %s, and so passed over; write the plan anew, or take them out",
+                  f->choices_where, first, more,
+                  s->options->deterministic ? "with deterministic=true a rule chooses"
+                  : count > 1               ? "for operations that this training does not have"
+                                            : "for an operation that this training does not have");
+    free(first);
 }
 
 void kolo_plan_file_close(kolo_plan_file *f)

@@ -36,6 +36,7 @@ static int open_steps(kolo_session *s)
 {
     KOLO_TRY(session_fit_plans(s));
     KOLO_TRY(kolo_strategy_check(s->plan_file->strategy, s->plan_file->path, s));
+    kolo_plan_file_check_choices(s->plan_file, s);
     if (s->parts & KOLO_SESSION_PLAN_ONLY) return 0;
     s->shared_bytes = kolo_memory_shared();
     s->held_bytes = kolo_memory_resident();

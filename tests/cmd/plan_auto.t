@@ -47,6 +47,13 @@ sed '/^choices:/s/ = [a-z ]*"/ = magic"/' plan.yaml > edited.yaml
 plan ranks=4 plan=edited.yaml
 ok $? "an algorithm that this machine has not is replaced" log
 like log 'warning: choices: "conv.* = magic": this machine has no such algorithm' "... and said to be"
+grep -q 'does not have' log
+is $? 1 "of a plan as it was written every choice is for an operation that is there" log
+sed 's/^choices: \["conv[a-z_ ]* f32 x 4/&4/' plan.yaml > edited.yaml
+plan ranks=4 plan=edited.yaml
+ok $? "choices for an operation that is not there are passed over" log
+like log "warning: edited.yaml:$(at choices):.*choices: \"conv.* x 44 .*: for an operation that" \
+    "... and said to be, by their line"
 refuse "a misspelt key" "edited.yaml:$(at shard):.*no key \"shrd\"; is \"shard\" meant" 's/^shard:/shrd:/'
 refuse "an order that there is none of" \
     "edited.yaml:$(at pipeline):.*pipeline" 's/^pipeline:.*/pipeline: 2f2b/'
