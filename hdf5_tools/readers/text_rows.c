@@ -104,6 +104,18 @@ int text_next(text_rows *t, char **line)
     }
 }
 
+int text_each(const char *path, text_row row, void *of)
+{
+    text_rows t;
+    char *line;
+    int rc;
+    KOLO_TRY(text_open(&t, path));
+    while ((rc = text_next(&t, &line)) > 0)
+        if (*line && (rc = row(of, &t, line)) < 0) break;
+    text_close(&t);
+    return rc;
+}
+
 int text_split(char *line, char separator, char **fields, int most)
 {
     int n = 0;

@@ -24,6 +24,9 @@ int text_open(text_rows *t, const char *path);
  * in a line is an error. */
 int text_next(text_rows *t, char **line);
 void text_close(text_rows *t);
+/* All lines of a file but empty ones, until one fails (negative). */
+typedef int (*text_row)(void *of, const text_rows *t, char *line);
+int text_each(const char *path, text_row row, void *of);
 /* KOLO_EINPUT with "path:line: " before the text. */
 int text_fail(const text_rows *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

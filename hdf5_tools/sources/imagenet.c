@@ -98,8 +98,9 @@ static int add_mapped(imagenet *n, const text_rows *rows, const char *image, con
     return 0;
 }
 
-static int parse_line(imagenet *n, const text_rows *rows, char *line)
+static int parse_line(void *of, const text_rows *rows, char *line)
 {
+    imagenet *n = of;
     char *fields[2];
     for (char *c = line; *c; c++)
         if (*c == ',') *c = ' ';
@@ -119,18 +120,6 @@ static int parse_line(imagenet *n, const text_rows *rows, char *line)
         rows,
         "neither `image synset`, nor `ILSVRC2012_ID synset`, nor an ILSVRC2012_ID; numbers do not tell a "
         "class here, for there are several orders of them");
-}
-
-static int read_annotations(imagenet *n, const char *path)
-{
-    text_rows rows;
-    char *line;
-    KOLO_TRY(text_open(&rows, path));
-    int rc;
-    while ((rc = text_next(&rows, &line)) > 0)
-        if ((rc = parse_line(n, &rows, line)) < 0) break;
-    text_close(&rows);
-    return rc;
 }
 
 static int check_annotations(const imagenet *n)
@@ -274,7 +263,7 @@ static int open_imagenet(source *s, const pack_options *o)
     imagenet *n = kolo_alloc(sizeof *n);
     int32_t *label = NULL;
     int rc = n ? 0 : KOLO_ENOMEM;
-    for (int i = 0; i < o->annotation_count && rc == 0; i++) rc = read_annotations(n, o->annotations[i]);
+    for (int i = 0; i < o->annotation_count && rc == 0; i++) rc = text_each(o->annotations[i], parse_line, n);
     if (rc == 0) rc = check_annotations(n);
     for (int i = 0; i < o->in_count && rc == 0; i++)
         rc = kolo_folder_exists(o->in[i]) ? read_folder(s, n, o, o->in[i]) : read_outer(s, n, o->in[i]);

@@ -68,19 +68,11 @@ static int add_row(listing *l, const text_rows *rows, char *line)
     return 0;
 }
 
-static int read_rows(listing *l, const char *path)
+static int read_row(void *of, const text_rows *rows, char *line)
 {
-    text_rows rows;
-    char *line;
-    KOLO_TRY(text_open(&rows, path));
-    int rc;
-    while ((rc = text_next(&rows, &line)) > 0) {
-        if (!*line) continue;
-        rc = add_row(l, &rows, line);
-        if (rc < 0 && (rc = source_fault(l->s, rc)) < 0) break;
-    }
-    text_close(&rows);
-    return rc;
+    listing *l = of;
+    const int rc = add_row(l, rows, line);
+    return rc < 0 ? source_fault(l->s, rc) : 0;
 }
 
 /* "bedroom" of "lsun/bedroom_train_lmdb" */
@@ -156,7 +148,8 @@ static int find_form(listing *l, const char *key, lmdb_part v)
     if (is_image(v)) {
         l->form = IMAGES;
         note_size(l->s, &(datum){.encoded = true});
-        if (l->o->annotation_count && l->keys.count == 0) KOLO_TRY(read_rows(l, l->o->annotations[0]));
+        if (l->o->annotation_count && l->keys.count == 0)
+            KOLO_TRY(text_each(l->o->annotations[0], read_row, l));
         return 1;
     }
     if (is_bookkeeping(key)) return 0;

@@ -98,21 +98,10 @@ static int64_t largest_number(const name_table *n)
     return most;
 }
 
-/* The lines of a file, without blank ones. */
-static int read_list(const char *path, kolo_folder_names *list)
+static int add_line(void *of, const text_rows *rows, char *line)
 {
-    text_rows rows;
-    char *line;
-    KOLO_TRY(text_open(&rows, path));
-    int rc;
-    while ((rc = text_next(&rows, &line)) > 0) {
-        if (*line)
-            rc = list->count < MOST_NUMBER ? kolo_folder_add(list, line)
-                                           : text_fail(&rows, "too many classes");
-        if (rc < 0) break;
-    }
-    text_close(&rows);
-    return rc;
+    kolo_folder_names *list = of;
+    return list->count < MOST_NUMBER ? kolo_folder_add(list, line) : text_fail(rows, "too many classes");
 }
 
 /* All lines of `path` become classes; labels go to 0 .. most. */
@@ -120,7 +109,7 @@ static int add_named(source *s, const char *path, int64_t most, int32_t *label)
 {
     kolo_folder_names list = {0};
     int32_t other;
-    int rc = read_list(path, &list);
+    int rc = text_each(path, add_line, &list);
     if (rc == 0) rc = names_all_differ(path, list.list, list.count);
     for (int64_t c = 0; c < list.count && rc == 0; c++)
         rc = source_find_class(s, list.list[c], c, c <= most ? &label[c] : &other);

@@ -194,22 +194,25 @@ static int add_image(source *s, voc *v, const char *id)
     return 0;
 }
 
+typedef struct voc_list {
+    source *s;
+    voc *v;
+} voc_list;
+
+static int add_listed(void *of, const text_rows *rows, char *line)
+{
+    const voc_list *l = of;
+    char *fields[2];
+    const int n = text_words(line, fields, 2);
+    if (n > 1)
+        return text_fail(rows, "%d columns; a list has one image a line (lists of a single class have two)",
+                         n);
+    return n == 1 ? add_image(l->s, l->v, fields[0]) : 0;
+}
+
 static int read_list(source *s, voc *v, const char *path)
 {
-    text_rows rows;
-    char *line, *fields[2];
-    KOLO_TRY(text_open(&rows, path));
-    int rc;
-    while ((rc = text_next(&rows, &line)) > 0) {
-        const int n = text_words(line, fields, 2);
-        if (n == 1) rc = add_image(s, v, fields[0]);
-        if (n > 1)
-            rc = text_fail(&rows,
-                           "%d columns; a list has one image a line (lists of a single class have two)", n);
-        if (rc < 0) break;
-    }
-    text_close(&rows);
-    return rc;
+    return text_each(path, add_listed, &(voc_list){s, v});
 }
 
 /* Without lists all annotations are meant. */

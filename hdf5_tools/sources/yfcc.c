@@ -162,33 +162,36 @@ static int add_autotag_row(yfcc *y, const text_rows *rows, char *const *fields)
 }
 
 /* Of 25 columns; of 23, which lack row number and hash; or of the 2 of autotags. */
-static int parse_line(source *s, yfcc *y, const text_rows *rows, char *line, bool autotags)
+typedef struct yfcc_file {
+    source *s;
+    yfcc *y;
+    bool autotags;
+} yfcc_file;
+
+static int parse_line(const yfcc_file *f, const text_rows *rows, char *line)
 {
     static char empty[1];
     char *fields[COLUMNS + 2];
     const int n = text_split(line, '\t', fields + 2, COLUMNS);
-    if (autotags && n == 2) return add_autotag_row(y, rows, fields + 2);
-    if (!autotags && n == COLUMNS) return add_row(s, y, rows, fields + 2);
-    if (autotags || n != COLUMNS - 2)
+    if (f->autotags && n == 2) return add_autotag_row(f->y, rows, fields + 2);
+    if (!f->autotags && n == COLUMNS) return add_row(f->s, f->y, rows, fields + 2);
+    if (f->autotags || n != COLUMNS - 2)
         return text_fail(rows, "%d columns; metadata has 23 or 25, autotags 2", n);
     fields[ID] = fields[2];
     fields[0] = fields[HASH] = empty;
-    return add_row(s, y, rows, fields);
+    return add_row(f->s, f->y, rows, fields);
+}
+
+static int read_line(void *of, const text_rows *rows, char *line)
+{
+    const yfcc_file *f = of;
+    const int rc = parse_line(f, rows, line);
+    return rc < 0 ? source_fault(f->s, rc) : 0;
 }
 
 static int read_file(source *s, yfcc *y, const char *path, bool autotags)
 {
-    text_rows rows;
-    char *line;
-    KOLO_TRY(text_open(&rows, path));
-    int rc;
-    while ((rc = text_next(&rows, &line)) > 0) {
-        if (!*line) continue;
-        rc = parse_line(s, y, &rows, line, autotags);
-        if (rc < 0 && (rc = source_fault(s, rc)) < 0) break;
-    }
-    text_close(&rows);
-    return rc;
+    return text_each(path, read_line, &(yfcc_file){s, y, autotags});
 }
 
 /* Autotags have two columns in their first line. */

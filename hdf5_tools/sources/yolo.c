@@ -101,23 +101,27 @@ static int read_config(yolo *y, const pack_options *o)
 
 /* ---- images ------------------------------------------------------------------------------------------ */
 
+typedef struct image_list {
+    kolo_folder_names *images;
+    char *folder;
+} image_list;
+
+static int add_listed(void *of, const text_rows *rows, char *line)
+{
+    const image_list *l = of;
+    char *full = yolo_join(l->folder, text_begins(line, "./") ? line + 2 : line);
+    const int rc = full ? kolo_folder_add(l->images, full) : KOLO_ENOMEM;
+    (void)rows;
+    free(full);
+    return rc;
+}
+
 /* A text file of paths, absolute or seen from its own folder. */
 static int add_list(yolo *y, const char *path)
 {
-    text_rows rows;
-    char *line, *folder = folder_of(path);
-    int rc = folder ? text_open(&rows, path) : KOLO_ENOMEM;
-    if (rc == 0) {
-        while ((rc = text_next(&rows, &line)) > 0) {
-            if (!*line) continue;
-            char *full = yolo_join(folder, text_begins(line, "./") ? line + 2 : line);
-            rc = full ? kolo_folder_add(&y->images, full) : KOLO_ENOMEM;
-            free(full);
-            if (rc < 0) break;
-        }
-        text_close(&rows);
-    }
-    free(folder);
+    image_list l = {&y->images, folder_of(path)};
+    const int rc = l.folder ? text_each(path, add_listed, &l) : KOLO_ENOMEM;
+    free(l.folder);
     return rc;
 }
 
@@ -220,31 +224,33 @@ static int is_duplicate(name_table *seen, const double box[4], int64_t class)
     return number < before;
 }
 
-static int add_row(source *s, yolo *y, const text_rows *rows, int n, double *numbers, name_table *seen)
+typedef struct label_file { /* of the image added last */
+    source *s;
+    yolo *y;
+    double *numbers;
+    name_table seen;
+} label_file;
+
+static int add_row(void *of, const text_rows *rows, char *line)
 {
+    label_file *f = of;
     double box[4];
     int64_t class = 0;
-    int rc = parse_row(y, rows, n, numbers, box, &class);
-    if (rc < 0) return source_fault(s, rc);
-    rc = is_duplicate(seen, box, class);
-    if (rc == 0) return source_add_box(s, s->count - 1, box, y->label[class], 0, -1, -1);
-    y->duplicates += rc > 0;
+    const int n = text_words(line, f->y->fields, MOST_FIELDS);
+    if (n == 0) return 0;
+    int rc = parse_row(f->y, rows, n, f->numbers, box, &class);
+    if (rc < 0) return source_fault(f->s, rc);
+    rc = is_duplicate(&f->seen, box, class);
+    if (rc == 0) return source_add_box(f->s, f->s->count - 1, box, f->y->label[class], 0, -1, -1);
+    f->y->duplicates += rc > 0;
     return rc < 0 ? rc : 0;
 }
 
 static int read_labels(source *s, yolo *y, const char *path, double *numbers)
 {
-    text_rows rows;
-    name_table seen = {0};
-    char *line;
-    KOLO_TRY(text_open(&rows, path));
-    int rc;
-    while ((rc = text_next(&rows, &line)) > 0) {
-        const int n = text_words(line, y->fields, MOST_FIELDS);
-        if (n && (rc = add_row(s, y, &rows, n, numbers, &seen)) < 0) break;
-    }
-    names_free(&seen);
-    text_close(&rows);
+    label_file f = {.s = s, .y = y, .numbers = numbers};
+    const int rc = text_each(path, add_row, &f);
+    names_free(&f.seen);
     return rc;
 }
 
