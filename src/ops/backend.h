@@ -195,7 +195,7 @@ double kolo_event_seconds(const kolo_event *from, const kolo_event *to); /* both
 
 /* A step as one replayable piece. begin .. end: what is enqueued meanwhile by this thread on COMPUTE, and on
  * COMM and ASIDE between events, is recorded instead of done. Events recorded inside may be waited for
- * outside (stage_free). cpu: begin returns 1, "not here": go on eagerly. */
+ * outside. cpu: begin returns 1, "not here": go on eagerly. */
 typedef struct kolo_replay kolo_replay;
 int kolo_backend_capture(kolo_backend *backend);
 int kolo_backend_capture_end(kolo_backend *backend, kolo_replay **replay);

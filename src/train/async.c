@@ -4,7 +4,6 @@
 
 #include "base/thread.h"
 #include "kolo/error.h"
-#include "train/late.h"
 
 /* Blocks that this rank holds, in the order in which they were given, which is that of the loader. */
 typedef struct work {

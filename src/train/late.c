@@ -5,7 +5,6 @@
 
 #include "base/memory.h"
 #include "kolo/error.h"
-#include "ops/detector.h"
 
 static const char *sync_name(const kolo_options *o) { return kolo_option_find("sync")->choices[o->sync]; }
 
@@ -158,27 +157,6 @@ int session_check_late_device(const kolo_session *s)
                      sync_name(s->options),
                      sync == KOLO_sync_backup ? "what a GPU has begun it cannot leave out any more"
                                               : "weights are served from host memory");
-}
-
-kolo_step trainer_step(const trainer *t, int64_t step, int64_t epoch)
-{
-    const kolo_session *s = &t->session;
-    const kolo_options *o = t->options;
-    const double time = kolo_phase_time(s->phase, s->phases, step),
-                 end = kolo_phase_time(s->phase, s->phases, step + 1),
-                 all = kolo_phase_time(s->phase, s->phases, s->steps),
-                 unit = o->steps ? 1 : (double)s->phase[0].steps_per_epoch;
-    const kolo_detector *detector = kolo_detector_find(s->detector);
-    int64_t of, within;
-    const int64_t batch = s->phase[kolo_session_at(s, step, &of, &within)].batch;
-    return (kolo_step){.step = step,
-                       .seed = (uint64_t)o->seed,
-                       .epoch = epoch,
-                       .l1 = detector && detector->l1 && epoch >= s->plain_epoch,
-                       .lr = (float)(kolo_learning_rate(o, time, all, unit) * kolo_rate_scale(o, batch)),
-                       .momentum = (float)kolo_momentum(o, time, all),
-                       .weight_decay = (float)o->weight_decay,
-                       .ema_decay = (float)kolo_ema_decay(o, step + 1, end, unit)};
 }
 
 int trainer_resume_late(trainer *t, const void *from)

@@ -1,11 +1,11 @@
-/* sync=stale: gradients that are applied late (plan/plan.h, exec/late.c). */
+/* What goes with sync=; and sync=stale: gradients that are applied late (plan/plan.h, exec/late.c). */
 #ifndef KOLO_TRAIN_LATE_H
 #define KOLO_TRAIN_LATE_H
 
 #include "train/trainer.h"
 
-/* KOLO_ECONFIG: staleness= without sync=stale or the other way, or beside what says otherwise how the
- * gradients of a step come together. */
+/* KOLO_ECONFIG: options of one sync= beside another, or sync= beside what says otherwise how the gradients of
+ * a step come together. */
 int session_check_late(const kolo_session *session);
 /* Likewise of the device, once it is chosen. */
 int session_check_late_device(const kolo_session *session);
@@ -19,8 +19,6 @@ static inline int kolo_lag(const kolo_options *o)
 {
     return o->sync != KOLO_sync_backup ? 0 : o->staleness ? (int)o->staleness : 4;
 }
-/* What changes from step to step, of step number `step` of the run; where: epoch of its batch. */
-kolo_step trainer_step(const trainer *t, int64_t step, int64_t epoch);
 /* A run is taken up: the steps that were under way are so again, with what they had summed (rank-local
  * state). */
 int trainer_resume_late(trainer *t, const void *from);

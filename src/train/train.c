@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "ckpt/carried.h"
 #include "data/shard/manifest.h"
+#include "ops/detector.h"
 #include "train/async.h"
 #include "train/backup.h"
 #include "train/rank_state.h"
@@ -216,6 +217,27 @@ static int meet(trainer *t)
 {
     KOLO_TRY(kolo_tournament_meet(&t->session, t->position.step));
     return trainer_report_meeting(t);
+}
+
+kolo_step trainer_step(const trainer *t, int64_t step, int64_t epoch)
+{
+    const kolo_session *s = &t->session;
+    const kolo_options *o = t->options;
+    const double time = kolo_phase_time(s->phase, s->phases, step),
+                 end = kolo_phase_time(s->phase, s->phases, step + 1),
+                 all = kolo_phase_time(s->phase, s->phases, s->steps),
+                 unit = o->steps ? 1 : (double)s->phase[0].steps_per_epoch;
+    const kolo_detector *detector = kolo_detector_find(s->detector);
+    int64_t of, within;
+    const int64_t batch = s->phase[kolo_session_at(s, step, &of, &within)].batch;
+    return (kolo_step){.step = step,
+                       .seed = (uint64_t)o->seed,
+                       .epoch = epoch,
+                       .l1 = detector && detector->l1 && epoch >= s->plain_epoch,
+                       .lr = (float)(kolo_learning_rate(o, time, all, unit) * kolo_rate_scale(o, batch)),
+                       .momentum = (float)kolo_momentum(o, time, all),
+                       .weight_decay = (float)o->weight_decay,
+                       .ema_decay = (float)kolo_ema_decay(o, step + 1, end, unit)};
 }
 
 /* Batch number `step` goes into the executor, which carries out the step that is due; in a pipeline with late

@@ -1,5 +1,5 @@
-/* The inside of a training run, for train.c (the loop), train_resume.c (how it begins) and
- * train_report.c (what it reports). */
+/* The inside of a training run, for train.c (the loop), train_resume.c (how it begins), train_report.c and
+ * board.c (what it reports), and for what other modes do in its place: async.c, backup.c, late.c. */
 #ifndef KOLO_TRAIN_TRAINER_H
 #define KOLO_TRAIN_TRAINER_H
 
@@ -71,6 +71,9 @@ typedef struct trainer {
 } trainer;
 
 static inline bool is_root(const trainer *t) { return t->launch->rank == 0; }
+
+/* train.c: what changes from step to step, for step number `step` of the run; epoch: of its batch. */
+kolo_step trainer_step(const trainer *t, int64_t step, int64_t epoch);
 
 /* train_resume.c: weights and position, of the run's newest checkpoint or as a run begins; rank 0 holds the
  * folder then. Collective. */

@@ -86,8 +86,7 @@ int serve_send(int fd, enum serve_kind kind, int64_t position, const int64_t *nu
  * such ones are not taken. */
 int serve_receive(int fd, serve_packet *packet, int *passed);
 
-/* The lines KEY=VALUE that decide the bytes of every row, whatever ranks and machine; text: [SERVE_KEY].
- * first_row: of this rank, rows: of it. */
+/* The lines KEY=VALUE that decide the bytes of every row, whatever ranks and machine; text: [SERVE_KEY]. */
 int serve_key(const kolo_loader_config *config, char *text);
 /* What differs, for people: "augment=x there, augment=y here; ..."; empty: nothing does. */
 void serve_difference(const char *there, const char *here, char *text, size_t size);
