@@ -96,8 +96,8 @@ static void print_tournament(const kolo_session *s)
     const kolo_options *o = s->options;
     const kolo_tournament *t = s->tournament;
     int messages;
-    const size_t bytes = kolo_exec_transfer_state_bytes(s->plan, &messages);
     if (!t || s->replicas == 1) return;
+    const size_t bytes = kolo_exec_transfer_state_bytes(s->plan, &messages); /* a stage may have none */
     const int64_t all = s->steps > 0 ? (s->steps - 1) / o->tournament : 0;
     const char *who = t->group > 1 ? "group" : "rank";
     printf("tournament: %d %ss", t->members, who);

@@ -130,7 +130,7 @@ static int report(const kolo_session *s, const kolo_plan *plain, const kolo_plan
     const size_t own = plan->arena_bytes[KOLO_ARENA_ACTIVATION],
                  all = plain->arena_bytes[KOLO_ARENA_ACTIVATION];
     kolo_append(text, sizeof text, "; %d operations run again; arena of activations %zu bytes of %zu (%.3f)",
-                did.operations, own, all, (double)own / (double)all);
+                did.operations, own, all, all ? (double)own / (double)all : 1); /* a stage may have none */
     say(s, text);
     return 0;
 }

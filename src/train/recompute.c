@@ -126,8 +126,8 @@ static int report(const task *t, const char *what)
         "recompute=%s%s: %d of %d activations kept, %.1f of %.1f MiB; %d operations run again, %.3f ms of "
         "%.3f (%.1f %%) a micro-batch; arena of activations %zu bytes of %zu",
         name[t->session->options->recompute], what, did.kept, did.activations, did.kept_bytes / 0x1p20,
-        did.bytes / 0x1p20, did.operations, did.seconds * 1e3, plain * 1e3, 100 * did.seconds / plain,
-        activation_bytes(t->plan), activation_bytes(t->plain));
+        did.bytes / 0x1p20, did.operations, did.seconds * 1e3, plain * 1e3,
+        plain > 0 ? 100 * did.seconds / plain : 0, activation_bytes(t->plan), activation_bytes(t->plain));
     if (t->fits)
         kolo_append(text, sizeof text, "; %s, none could take less than %.3f ms",
                     t->choice.exact ? "the fastest of all cuts of the chain" : "near the fastest cut",

@@ -150,6 +150,12 @@ is $? 78 "kolo plan, a network larger than memory_limit= on one rank: exit 78"
 kolo plan "${large[@]}" ranks=3 stages=3 > "$ROOM/log" 2>&1
 is $? 0 "kolo plan, the same network on three stages: exit 0" "$ROOM/log"
 
+# --- stages of fewer layers than a network has parameters, or activations
+kolo plan model=mlp data=synthetic batch=16 threads=1 ranks=4 stages=4 cut=fc1,fc1.relu,fc2.relu \
+    offload=activations > "$ROOM/log" 2>&1
+is $? 0 "kolo plan, the first stage has no parameters: exit 0" "$ROOM/log"
+like "$ROOM/log" 'stage 1: .* arena of activations 0 bytes of 0 \(1\.000\)' "the second one no activations"
+
 # --- the stage that was struck
 wait "${pids[@]}"
 for signal in KILL STOP; do
