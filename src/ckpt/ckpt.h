@@ -96,8 +96,8 @@ int kolo_checkpoint_take_part(kolo_exec *exec, const kolo_plan *plan, kolo_backe
 /* Rank 0. Copies the arenas at once (a memcpy; waits first if the previous checkpoint is still being written)
  * and writes in a thread of its own; in place, collectively with the one above, every stage's first rank
  * writes its tensors into their places of the one file, no rank holds more than one of another, and the
- * checkpoint is there when it returns. An error of the thread (disk full: KOLO_EIO; the older checkpoints stay) is
- * returned by the next save or wait. */
+ * checkpoint is there when it returns. An error of the thread (disk full: KOLO_EIO; the older checkpoints
+ * stay) is returned by the next save or wait. */
 int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend,
                          const kolo_options *options, const kolo_position *position);
 int kolo_checkpoint_wait(kolo_run *run);

@@ -12,8 +12,8 @@ static kolo_view whole(int height, int width, int full_height, int full_width)
     return view;
 }
 
-/* Puts a window of out_size at `corner` of an axis that has low .. high - 1: what of it exists, and where that
- * goes. */
+/* Puts a window of out_size at `corner` of an axis that has low .. high - 1: what of it exists, and where
+ * that goes. */
 static void clip(int corner, int out_size, int low, int high, int *from, int *count, int *to)
 {
     const int first = corner > low ? corner : low, last = corner + out_size < high ? corner + out_size : high;
