@@ -67,7 +67,9 @@ kolo_fabric kolo_fabric_node(const kolo_fabric_host *h)
                          .threads = h->threads,
                          .copy = h->copy,
                          .add = h->add,
-                         .crowd = h->crowd};
+                         .crowd = h->crowd,
+                         .turn = h->turn,
+                         .handover = h->handover};
 }
 
 /* ---- messages ---- */

@@ -32,13 +32,16 @@ typedef struct kolo_fabric {
      * do; cores 0: every rank has a GPU. threads: of a rank; seconds a byte copied, a byte added. */
     double cores, threads, copy, add;
     double crowd; /* as many times longer that is where all cores do it; 0: as one alone */
+    /* seconds that a rank has a core while others want it (0: they share cores evenly), and that it is slower
+     * for because the core was another's before */
+    double turn, handover;
 } kolo_fabric;
 
 /* The node that ranks are on where there is no cluster: kolo_fabric_node. */
 typedef struct kolo_fabric_host {
     int cores, threads;
     double copy, add; /* seconds a byte, alone */
-    double crowd;
+    double crowd, turn, handover;
     double latency; /* seconds from one rank to another that sleeps */
 } kolo_fabric_host;
 kolo_fabric kolo_fabric_node(const kolo_fabric_host *host);

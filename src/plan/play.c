@@ -34,12 +34,19 @@ typedef struct usage {
     double cores, network;
 } usage;
 
+/* Of what a task needs, the share that it has. */
+static double held_by(const game *g, const task *t)
+{
+    const player *p = &g->player[t->span.stage];
+    return t->span.lane == KOLO_PLAY_COMPUTE ? (double)p->held / p->here : 1;
+}
+
 /* How fast a task goes on beside all others. */
 static double rate_of(const game *g, const task *t, const usage *u)
 {
     const double all = g->in->fabric->cores, cores = u->cores, network = u->network;
-    double rate = 1;
-    if (t->network > 0 && network > 1) rate = 1 / network;
+    double rate = held_by(g, t);
+    if (t->network > 0 && network > 1) rate /= network;
     if (t->cores <= 0) return rate;
     if (t->span.lane == KOLO_PLAY_COMPUTE && t->crowded > 1 && all > 1) {
         const double others = fmin(cores, all) - fmin(g->in->fabric->threads, all),
@@ -106,7 +113,7 @@ static int pass_time(game *g)
     for (int64_t i = 0; i < g->tasks; i++) {
         const task *t = &g->task[i];
         if (t->latency > 0) continue;
-        u.cores += t->cores;
+        u.cores += t->cores * held_by(g, t);
         u.network += t->network;
     }
     for (int64_t i = 0; i < g->tasks; i++) {
@@ -264,6 +271,13 @@ static void choose_steps(game *g)
     for (int s = 0; s < g->stages; s++) g->player[s].step = -ahead;
 }
 
+static void share_cores(game *g)
+{
+    const kolo_fabric *f = g->in->fabric;
+    g->free = (int)f->cores;
+    g->turns = f->turn > 0 && f->threads == 1 && g->in->ranks > g->free && g->free > 0;
+}
+
 int kolo_play_create(kolo_play **play, const kolo_play_input *in)
 {
     const int stages = in->program ? in->program->grid->stages : 1;
@@ -278,6 +292,7 @@ int kolo_play_create(kolo_play **play, const kolo_play_input *in)
     }
     int rc = g.play && g.player && g.link && g.open && g.play->stage ? 0 : KOLO_ENOMEM;
     if (rc == 0) choose_steps(&g);
+    if (rc == 0) share_cores(&g);
     for (int s = 0; rc == 0 && s < stages; s++) rc = player_open(&g, s);
     if (rc == 0) rc = play_all(&g);
     if (rc == 0) conclude(&g);

@@ -66,6 +66,7 @@ static int compute(game *g, int stage)
               .noted = p->step == g->end - 1};
     t.crowded = t.left > 0 ? t.crowded / t.left : 1;
     p->computes = true;
+    if (game_take_cores(g, p)) t.left += g->in->fabric->handover;
     return game_start(g, &t);
 }
 
@@ -235,6 +236,7 @@ int game_advance(game *g, bool *any)
         moved = false;
         for (int s = 0; s < g->stages; s++) {
             KOLO_TRY(go_on(g, s, &moved));
+            if (!g->player[s].computes) game_leave_cores(g, &g->player[s]);
             KOLO_TRY(dequeue(g, &g->player[s].sums, &moved));
         }
         int opens = 0;

@@ -1,6 +1,7 @@
 /* A game: the lists of all stages, how far each has come, and what is under way (play.c keeps the time,
- * play_act.c says what an action begins or waits for). A late pipeline plays the list of several steps one
- * after the other, in which batches overlap; what is there of a batch is counted by it. */
+ * play_act.c says what an action begins or waits for, play_cores.c who has a core). A late pipeline plays the
+ * list of several steps one after the other, in which batches overlap; what is there of a batch is counted by
+ * it. */
 #ifndef KOLO_PLAN_PLAY_GAME_H
 #define KOLO_PLAN_PLAY_GAME_H
 
@@ -40,6 +41,9 @@ typedef struct player {
     int64_t step, at;           /* next action, of which step's list */
     double begun;               /* when the first step that counts has */
     bool computes;
+    int held;       /* cores that it computes on: one for each of its ranks, or fewer */
+    double since;   /* when it was given the first of them */
+    int64_t ticket; /* its place among those that want one */
     queue sums;
     double *bucket, *unit; /* [buckets], [units] when each is there */
     /* [transfers][batches] the receiver's place is free; it has left; it is there */
@@ -66,12 +70,19 @@ typedef struct game {
     int *open, opens; /* links on which something waits */
     task *task;       /* under way */
     int64_t tasks, room;
+    bool turns;    /* ranks take turns, being more than cores */
+    int free;      /* cores that nobody has */
+    int64_t asked; /* tickets for them */
 } game;
 
 /* As far as all stages come by themselves at this moment; *any: something has begun. */
 int game_advance(game *g, bool *any);
 int game_start(game *g, const task *t); /* now */
 void game_next(game *g, int stage);     /* the action is done */
+/* When a stage goes on computing, and when it does no more. The first returns whether a turn begins, before
+ * which its cores were others'. */
+bool game_take_cores(game *g, player *p);
+void game_leave_cores(game *g, player *p);
 /* Sums over all ranks, in which all stages meet. */
 bool game_meets(const game *g, const player *p, enum kolo_action_kind kind);
 static inline bool game_counts(const game *g, const player *p)

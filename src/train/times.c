@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/thread.h"
@@ -209,6 +210,20 @@ static int time_plan(times *t, const kolo_plan *p, kolo_play_time *time)
 
 /* ---- the node ---- */
 
+/* Of a core by itself; 0: not known. */
+static double own_cache_bytes(void)
+{
+    const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return bytes > 0 ? (double)bytes : 0;
+}
+
+/* As the executor has ranks of one thread take turns; 0: it does not. */
+static double turn_of(const kolo_session *s)
+{
+    const bool late = s->options->sync == KOLO_sync_backup || s->options->sync == KOLO_sync_async;
+    return s->options->threads == 1 && !late ? kolo_comm_turn_seconds(s->ranks, kolo_node_cpu_count()) : 0;
+}
+
 /* What is added and copied between ranks: as `kolo bench --tune` found it, or by the rate of memory. A
  * thread that copies is woken, and then wakes the thread that waits for the copy. */
 static int describe_node(times *t, kolo_fabric *fabric)
@@ -223,6 +238,8 @@ static int describe_node(times *t, kolo_fabric *fabric)
                           .copy = COPIED * node.byte.alone,
                           .add = 3 * node.byte.alone,
                           .crowd = node.byte.crowded / node.byte.alone,
+                          .turn = turn_of(s),
+                          .handover = node.wake + COPIED * own_cache_bytes() * node.byte.crowded,
                           .latency = 2 * node.wake};
     KOLO_TRY(comm_table_open(&selector, s->options->comm_table, NULL));
     const comm_cost *c = comm_selector_costs(selector);

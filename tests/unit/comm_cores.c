@@ -140,7 +140,7 @@ int main(void)
     int least = PIECES;
     for (int r = 0; r < RANKS; r++)
         if (shared->first_end[r] < least) least = shared->first_end[r];
-    /* a turn is 4 ms, of which others on the machine may leave one piece */
+    /* a turn is 8 ms, of which others on the machine may leave one piece */
     ok(least >= PIECES / 5, "each as often as the others: the last has %d of %d pieces when the first ends",
        least, PIECES);
     is_int(run_ranks(wait_for_others), 0,

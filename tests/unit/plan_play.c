@@ -26,23 +26,28 @@ static double draw_times(const kolo_plan *plan, kolo_play_time *time)
     return all;
 }
 
-/* The step by what the slowest stage takes; 0: no such program was drawn. */
-static double play(const kolo_program *p, const kolo_fabric *fabric)
+/* Seconds: a step, and what the slowest stage and all of them compute in it. */
+typedef struct seconds {
+    double step, slowest, work;
+} seconds;
+
+static seconds play(const kolo_program *p, const kolo_fabric *fabric)
 {
     kolo_play_time *time[MOST_STAGES];
     kolo_play *played = NULL;
-    double slowest = 0, step = 0;
+    seconds all = {0};
     for (int s = 0; s < p->grid->stages; s++) {
         time[s] = calloc((size_t)p->plan[s]->actions + 1, sizeof **time);
-        const double all = draw_times(p->plan[s], time[s]);
-        if (all > slowest) slowest = all;
+        const double own = draw_times(p->plan[s], time[s]);
+        all.work += own;
+        if (own > all.slowest) all.slowest = own;
     }
     const kolo_play_input in = {.program = p, .ranks = p->grid->stages, .fabric = fabric, .time = time};
-    if (kolo_play_create(&played, &in) == 0) step = played->step;
+    if (kolo_play_create(&played, &in) == 0) all.step = played->step;
     else diag("%s", kolo_error_text());
     for (int s = 0; s < p->grid->stages; s++) free(time[s]);
     kolo_play_destroy(&played);
-    return slowest > 0 ? step / slowest : 1;
+    return all;
 }
 
 static void test(enum kolo_pipeline order, int stages, int slots, bool full)
@@ -60,7 +65,8 @@ static void test(enum kolo_pipeline order, int stages, int slots, bool full)
                          .order = order};
         drawn = (uint64_t)(100000 * (order + 1) + 1000 * i + 10 * stages + slots) * 1000;
         if (rig_open(&r, &t) == 0 && r.program && !meets(r.program)) {
-            const double by = play(r.program, &fabric);
+            const seconds all = play(r.program, &fabric);
+            const double by = all.slowest > 0 ? all.step / all.slowest : 1;
             n++;
             equal += fabs(by - 1) < 1e-6;
             if (by > most) most = by;
@@ -96,9 +102,9 @@ static void test_sharing(void)
         drawn = (uint64_t)(i + 1) * 7919;
         if (rig_open(&r, &t) == 0 && r.program && !meets(r.program)) {
             const uint64_t start = drawn;
-            const double by = play(r.program, &three);
+            const double by = play(r.program, &three).step;
             drawn = start;
-            const double more = play(r.program, &two) / by;
+            const double more = play(r.program, &two).step / by;
             n++;
             longer += more > 1.01;
             wrong += more < 1 - 1e-9 || more > 1.5 + 1e-9;
@@ -108,6 +114,42 @@ static void test_sharing(void)
     ok(n > TRIALS / 10 && longer > n / 2 && wrong == 0,
        "three stages on two cores: up to 1.5 times as long as on three (%d of %d longer, %d wrong)", longer,
        n, wrong);
+}
+
+/* Stages on fewer cores, in turns: no core is idle while a stage wants one, so a step is no longer than its
+ * work by the cores, and of the longest chain in it what the other cores may miss meanwhile (Graham 1966,
+ * "Bounds for certain multiprocessing anomalies"); and no shorter than either. */
+static void test_turns(int stages, int cores, double turn)
+{
+    const kolo_fabric few = {.gpus = 8, .share = 1, .cores = cores, .threads = 1, .turn = turn};
+    kolo_fabric enough = few;
+    int n = 0, longer = 0, wrong = 0;
+    enough.cores = stages;
+    for (int i = 0; i < TRIALS; i++) {
+        rig r;
+        const trial t = {.stages = stages,
+                         .slots = 4,
+                         .chunks = 1,
+                         .replicas = 1,
+                         .blocks = 4,
+                         .order = i % 2 ? KOLO_PIPELINE_1F1B : KOLO_PIPELINE_GPIPE};
+        drawn = (uint64_t)(i + 1) * 7919;
+        if (rig_open(&r, &t) == 0 && r.program && !meets(r.program)) {
+            const uint64_t start = drawn;
+            const double chain = play(r.program, &enough).step;
+            drawn = start;
+            const seconds in_turns = play(r.program, &few);
+            const double least = in_turns.work / cores, most = least + chain * (cores - 1) / cores;
+            n++;
+            longer += in_turns.step > 1.01 * chain;
+            wrong += in_turns.step < fmax(least, chain) - 1e-9 || in_turns.step > most + 1e-9;
+        }
+        rig_close(&r);
+    }
+    ok(n > TRIALS / 10 && longer > 0 && wrong == 0,
+       "%d stages on %d cores, turns of %g s: as long as list scheduling allows (%d of %d longer than on a "
+       "core each, %d wrong)",
+       stages, cores, turn, longer, n, wrong);
 }
 
 int main(void)
@@ -123,6 +165,10 @@ int main(void)
     test(KOLO_PIPELINE_1F1B, 2, 2, false);
     test(KOLO_PIPELINE_1F1B, 4, 3, false);
     test_sharing();
+    test_turns(3, 2, 10);
+    test_turns(4, 2, 1e-3);
+    test_turns(4, 3, 1e6);
+    test_turns(2, 1, 25);
     kolo_backend_destroy(&backend);
     return done_testing();
 }

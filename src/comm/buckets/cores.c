@@ -10,7 +10,10 @@
 #include "base/thread.h"
 #include "comm/buckets/inside.h"
 
-static const double TURN = 4e-3, LOOK_EVERY = 0.25; /* seconds */
+static const double LOOK_EVERY = 0.25; /* seconds */
+
+/* Where every core has as many ranks they need not even out, and keep their caches for longer. */
+double kolo_comm_turn_seconds(int ranks, int cores) { return ranks % cores ? 8e-3 : 20e-3; }
 
 static comm_ticket *ticket_of(const comm_node *node, uint32_t number)
 {
@@ -36,9 +39,9 @@ void comm_cores_open(comm_node *node)
         memcpy(&of, s->base[l]->cpu_mask, sizeof of);
         if (!CPU_EQUAL(&of, &node->cores.all)) return;
     }
-    /* where each processor has as many of them the kernel leaves them there, with their caches */
-    if (CPU_COUNT(&of) < 1 || CPU_COUNT(&of) >= s->ranks || s->ranks % CPU_COUNT(&of) == 0) return;
+    if (CPU_COUNT(&of) < 1 || CPU_COUNT(&of) >= s->ranks) return;
     node->cores.count = CPU_COUNT(&of);
+    node->cores.turn = kolo_comm_turn_seconds(s->ranks, node->cores.count);
     node->cores.names = stat("/proc/self/ns/pid", &namespace) == 0 ? namespace.st_ino : 0;
     uint32_t cores = 0;
     for (uint32_t cpu = 0; node->me == 0 && cpu < CPU_SETSIZE; cpu++)
@@ -87,7 +90,7 @@ void kolo_comm_acquire_core(kolo_comm *comm)
     if (node->cores.own) {
         const comm_control *leader = node->control[0];
         const bool others = (int32_t)(atomic_load(&leader->taken) - atomic_load(&leader->given)) > 0;
-        if (!others || kolo_time() - node->cores.since < TURN) return;
+        if (!others || kolo_time() - node->cores.since < node->cores.turn) return;
         comm_cores_release(node);
     }
     acquire(node);

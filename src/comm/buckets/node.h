@@ -123,6 +123,7 @@ typedef struct comm_node {
         uint32_t own;     /* 1 + the processor that this rank was given; 0: none */
         pthread_t holder; /* its thread */
         double since;     /* when it was given */
+        double turn;      /* seconds that it is given for, if others want it */
     } cores;
     size_t arena_offset, collect_offset;
 } comm_node;
@@ -181,7 +182,7 @@ int comm_node_sum_rank(const comm_node *node, int f, int slice);
 /* Helps, then sleeps until the round is done. */
 int comm_node_wait(comm_node *node, const comm_bucket *bucket, uint64_t round);
 
-/* cores.c: where its ranks share fewer processors, all the same ones, and not as many on each. */
+/* cores.c: where its ranks share fewer processors, all the same ones. */
 void comm_cores_open(comm_node *node);
 /* By the thread that has a core, before it sleeps; by others it does nothing. */
 void comm_cores_release(comm_node *node);

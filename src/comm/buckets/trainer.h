@@ -59,12 +59,14 @@ const kolo_launch *kolo_comm_launch(const kolo_comm *comm);
 size_t kolo_comm_peer_bytes(const kolo_comm *comm);
 
 /* A rank that computes with one thread takes a core for it, where the ranks of its node are more than its
- * processors, and no multiple of them: acquired before it goes on computing, as often as it likes (after 4 ms
- * it is the next rank's turn), and released when it computes no more. Waits for other ranks release it by
- * themselves. So ranks share processors evenly, which the kernel does only if they compute for some 100 ms at
- * a time. Elsewhere both do nothing. */
+ * processors: acquired before it goes on computing, as often as it likes (when its turn is over the next rank
+ * has it), and released when it computes no more. Waits for other ranks release it by themselves. So ranks
+ * share processors evenly, which the kernel does only if they compute for some 100 ms at a time. Elsewhere
+ * both do nothing. */
 void kolo_comm_acquire_core(kolo_comm *comm);
 void kolo_comm_release_core(kolo_comm *comm);
+/* How long a turn is, of so many ranks on fewer cores. */
+double kolo_comm_turn_seconds(int ranks, int cores);
 
 /* Where every rank stands, for the watchdog and for failure reports: each rank publishes a step, the number
  * of an action in its own program (-1: between steps), and what that action is in words (at most 52 bytes;
