@@ -66,7 +66,7 @@ static int compute(game *g, int stage)
               .noted = p->step == g->end - 1};
     t.crowded = t.left > 0 ? t.crowded / t.left : 1;
     p->computes = true;
-    if (game_take_cores(g, p)) t.left += g->in->fabric->handover;
+    t.left += game_take_cores(g, p);
     return game_start(g, &t);
 }
 

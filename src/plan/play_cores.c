@@ -1,5 +1,7 @@
 /* Who has a core: ranks that are more than their node has cores compute in turns, as comm/buckets/cores.c has
  * them do. Ranks of a stage ask together, and share evenly what they have. */
+#include <math.h>
+
 #include "plan/play_game.h"
 
 static bool lacks(const player *p) { return p->computes && p->held < p->here; }
@@ -19,10 +21,10 @@ static void give(game *g)
     }
 }
 
-static bool others_lack(const game *g, const player *p)
+static bool any_lacks(const game *g)
 {
     for (int s = 0; s < g->stages; s++)
-        if (&g->player[s] != p && lacks(&g->player[s])) return true;
+        if (lacks(&g->player[s])) return true;
     return false;
 }
 
@@ -32,17 +34,18 @@ static void give_back(game *g, player *p)
     p->held = 0;
 }
 
-bool game_take_cores(game *g, player *p)
+double game_take_cores(game *g, player *p)
 {
+    const kolo_fabric *f = g->in->fabric;
     if (!g->turns) {
         p->held = p->here;
-        return false;
+        return 0;
     }
-    if (p->held && (g->now - p->since < g->in->fabric->turn || !others_lack(g, p))) return false;
+    if (p->held && (g->now - p->since < f->turn || !any_lacks(g))) return 0;
     give_back(g, p);
     p->ticket = g->asked++;
     give(g);
-    return true;
+    return f->handover * fmin(1, f->cores / p->here);
 }
 
 void game_leave_cores(game *g, player *p)

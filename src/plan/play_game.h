@@ -79,9 +79,9 @@ typedef struct game {
 int game_advance(game *g, bool *any);
 int game_start(game *g, const task *t); /* now */
 void game_next(game *g, int stage);     /* the action is done */
-/* When a stage goes on computing, and when it does no more. The first returns whether a turn begins, before
- * which its cores were others'. */
-bool game_take_cores(game *g, player *p);
+/* When a stage goes on computing, and when it does no more. The first returns the seconds that it is slower
+ * for, of each of its ranks, because a turn begins. */
+double game_take_cores(game *g, player *p);
 void game_leave_cores(game *g, player *p);
 /* Sums over all ranks, in which all stages meet. */
 bool game_meets(const game *g, const player *p, enum kolo_action_kind kind);

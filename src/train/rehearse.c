@@ -92,19 +92,23 @@ static int keep_tallies(kolo_choices *known, const tallies *t)
                             (kolo_play_time){t->varies[0], fmax(t->varies[0], t->varies[1])});
 }
 
-/* Stages are carried out by themselves, each with its share of the network in the caches; not those with late
- * weights, whose micro-batches come from steps before. */
-static int stages_of(const kolo_session *s)
-{
-    return s->program && !kolo_plan_is_late(s->plan) ? s->grid.stages : 1;
-}
+/* Stages are carried out by themselves, each with its share of the network in the caches. */
+static int stages_of(const kolo_session *s) { return s->program ? s->grid.stages : 1; }
 
 /* A stage, or the whole network, on one rank, as one of `ranks` that share the cores. What is dropped leaves
- * the caches to others, and is made again from what has just been read, so it has the forms of its plan. */
-static kolo_rehearsal rehearsal_of(const kolo_session *s, int stage, char *choices)
+ * the caches to others, and is made again from what has just been read, so it has the forms of its plan.
+ * Micro-batches of a late pipeline come from steps before: its stages do theirs in an order within a step.
+ * placement: the caller's, to be filled in. */
+static kolo_rehearsal rehearsal_of(const kolo_session *s, int stage, char *choices, kolo_placement *placement)
 {
     const bool whole = stages_of(s) == 1;
     kolo_plan_config config = (whole ? s->plan : s->program->plan[stage])->config;
+    if (!whole) {
+        *placement = *config.placement;
+        if (kolo_plan_is_late(s->plan)) placement->order = KOLO_PIPELINE_1F1B;
+        config.placement = placement;
+        config.predict = false;
+    }
     config.ranks = config.shards = 1;
     config.shard = KOLO_shard_none;
     config.shard_groups = config.offload = 0;
@@ -143,7 +147,8 @@ static int check_room(const kolo_session *s, const kolo_rehearsal *r, int beside
 static int rehearse_stage(const kolo_session *s, int stage, tallies *t, char *choices)
 {
     const int beside = node_times_beside(s);
-    kolo_rehearsal r = rehearsal_of(s, stage, choices);
+    kolo_placement placement;
+    kolo_rehearsal r = rehearsal_of(s, stage, choices, &placement);
     kolo_plan *plan = NULL, *same = NULL;
     double *alone = NULL, *crowded = NULL, varies[2] = {0};
     KOLO_TRY(check_room(s, &r, beside));

@@ -2,7 +2,7 @@
 # What `kolo plan` predicts against what `kolo bench train` measures, over 63 plans: steps, memory, and which
 # of the plans of one training is the fastest. In each of RUNS runs the kernels of a plan are measured, its
 # step is played and carried out, one right after the other; the least predicted step of all runs is held
-# against the least lower quartile of measured ones, so that what else a machine does is in neither.
+# against the least median of measured ones, so that what else a machine does is in neither.
 # PLANS: other plans. ONLY=FIRST-LAST with TABLE=FILE: some of them, a piece of a table that is judged as far
 # as it goes. FRONT: a command in front of every rank, such as `chrt -r 1` on a machine with other work, or,
 # where the kernel does not group processes by session (sched_autogroup_enabled=0), `nice -n -15`.
@@ -93,7 +93,7 @@ run_once() { # RANKS OPTIONS...
     python3 - "$ROOM/plan" "$ROOM/log" << 'PY' >> "$ROOM/runs"
 import json, re, sys
 predicted = json.load(open(sys.argv[1]))["step_seconds"] * 1e3
-took = re.search(r"lower quartile ([\d.]+).*peak (\d+) MiB \(planned (\d+)", open(sys.argv[2]).read())
+took = re.search(r"median ([\d.]+)\).*peak (\d+) MiB \(planned (\d+)", open(sys.argv[2]).read())
 print(predicted, *took.groups())
 PY
 }
