@@ -51,8 +51,6 @@ void pack_catch_signals(void)
     signal(SIGXFSZ, SIG_IGN);
 }
 
-bool pack_signalled(void) { return signalled; }
-
 int board_open(board **board_out, packing *p, const char *phase, int64_t total)
 {
     board *b = *board_out = kolo_alloc(sizeof *b);

@@ -131,7 +131,6 @@ void pack_free(packing *p);
 
 /* Which samples, in which order: --limit, --subset, --holdout, --shuffle-seed. Fills order and slot_count. */
 int pack_choose(packing *p);
-bool pack_needs_probe(const packing *p);
 int pack_check_shards(int shards, int64_t samples);          /* KOLO_ECONFIG: a shard would be empty */
 int pack_shard_count(const pack_options *o, uint64_t bytes); /* files for so many sample bytes */
 /* Samples are shared out in order: this rank's are from pack_share(n, launch, 0) to pack_share(n, launch,
@@ -139,7 +138,6 @@ int pack_shard_count(const pack_options *o, uint64_t bytes); /* files for so man
 int64_t pack_share(int64_t n, const kolo_launch *launch, int after);
 /* The worst status of all ranks. A rank that had no error itself gets an empty error text. Collective. */
 int pack_agree(packing *p, int status);
-int pack_clear_output(const packing *p);
 
 /* ---- the journal (journal.c) ---- */
 
@@ -213,6 +211,5 @@ void board_stop(board *b);   /* asks all ranks to stop */
 void board_tick(board *b);   /* main thread, several times a second */
 void board_close(board **b); /* prints the last line */
 void pack_catch_signals(void);
-bool pack_signalled(void);
 
 #endif

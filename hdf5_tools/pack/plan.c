@@ -119,7 +119,7 @@ static bool is_output(const char *name)
     return n > 3 && strcmp(name + n - 3, ".h5") == 0 && strstr(name, "-of-");
 }
 
-int pack_clear_output(const packing *p)
+static int clear_output(const packing *p)
 {
     DIR *dir = opendir(p->options.out);
     struct dirent *entry;
@@ -253,7 +253,7 @@ static int claim_output(packing *p)
     int rc = plan && text ? kolo_folder_make(o->out) : KOLO_ENOMEM;
     if (rc == 0) rc = kolo_lock_take(&p->lock, o->out, ".pack-lock", "--out");
     const bool begun = rc == 0 && kolo_file_exists(plan);
-    if (rc == 0 && o->force) rc = pack_clear_output(p);
+    if (rc == 0 && o->force) rc = clear_output(p);
     else if (rc == 0 && begun && o->resume) rc = compare_plan(p, plan, text);
     else if (rc == 0 && begun)
         rc = kolo_fail(KOLO_ECONFIG,

@@ -224,7 +224,7 @@ static int probe_block(pass *t, converter *c, source_buffer *buffer, int64_t fir
     return pack_journal_write(p, written, slot - written);
 }
 
-bool pack_needs_probe(const packing *p)
+static bool needs_probe(const packing *p)
 {
     return p->options.encoding != KOLO_ENCODING_RAW || p->options.skip || p->channels == 0;
 }
@@ -258,7 +258,7 @@ static int allocate_cache(packing *p)
 
 int pack_probe(packing *p)
 {
-    if (!pack_needs_probe(p)) return 0;
+    if (!needs_probe(p)) return 0;
     KOLO_TRY(pack_agree(p, allocate_cache(p)));
     KOLO_TRY(probe_once(p, "check"));
     if (p->channels) return 0;

@@ -107,7 +107,8 @@ static int by_name(const void *a, const void *b)
     return d ? d : x->i < y->i ? -1 : x->i > y->i;
 }
 
-int extract_make_names(extracting *e)
+/* Fills in `names`: CLASS/FILE for samples with a label, images/FILE for others; no name twice. */
+static int make_names(extracting *e)
 {
     named *list = kolo_alloc(sizeof *list * (size_t)e->count);
     e->names = kolo_alloc(sizeof *e->names * (size_t)e->count);
@@ -231,7 +232,7 @@ static int extract(extracting *e)
     e->images = kolo_alloc(sizeof *e->images * (size_t)e->threads);
     e->partial = kolo_format("%s.partial", e->out);
     if (!e->readers || !e->images || !e->partial) return KOLO_ENOMEM;
-    KOLO_TRY(extract_make_names(e));
+    KOLO_TRY(make_names(e));
     KOLO_TRY(check_free_space(e));
     if (kolo_file_exists(e->partial))
         return kolo_fail(

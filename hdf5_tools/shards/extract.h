@@ -22,8 +22,6 @@ typedef struct extracting {
 int64_t extract_sample(const extracting *e, int64_t i); /* number in the split */
 /* The part that holds the sample and its number there. */
 const shards_part *extract_part(const extracting *e, int64_t sample, int64_t *index);
-/* Fills in `names`: CLASS/FILE for samples with a label, images/FILE for others; no name twice. */
-int extract_make_names(extracting *e);
 /* annotations.json or labels/ and data.yaml; list.tsv, tags.tsv, pairs-NAME.tsv, as far
  * as the split has such. */
 int extract_write_targets(extracting *e);

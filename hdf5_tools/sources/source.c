@@ -298,7 +298,8 @@ static int check_label(const source *s, int32_t label, const char *what, int64_t
                      s->class_rule == SOURCE_CLASSES_FIXED ? " in the training split" : "");
 }
 
-int source_finish(source *s)
+/* Sorts targets by sample, checks labels. */
+static int finish(source *s)
 {
     for (int64_t i = 0; i < s->count; i++)
         if (s->labels[i] != SOURCE_UNLABELLED && s->labels[i] != SOURCE_LEFT_OUT)
@@ -322,7 +323,7 @@ int source_open(source *s, const source_kind *kind, const struct pack_options *o
     s->faults.options = options;
     KOLO_TRY(kind->open(s, options));
     KOLO_TRY(source_end_faults(s));
-    return source_finish(s);
+    return finish(s);
 }
 
 void source_path(const source *s, int64_t i, char *text, size_t size)

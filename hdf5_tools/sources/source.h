@@ -109,10 +109,10 @@ struct source {
     source_place *places;       /* [count] */
     int64_t *ids;               /* [count] the source's own numbers (COCO image id), or the running number */
     int64_t boxes, tags, pairs; /* how many */
-    source_box *box;            /* sorted by sample (stable) once source_finish has run, as are tags */
+    source_box *box;            /* sorted by sample (stable) once source_open has ended, as are tags */
     source_tag *tag;
     source_pair *pair;
-    uint64_t *box_offsets, *tag_offsets; /* [count + 1], by source_finish */
+    uint64_t *box_offsets, *tag_offsets; /* [count + 1], likewise */
     enum source_box_form box_form;       /* set by open before the first box */
     int64_t other_boxes;                 /* dropped, being of classes that --classes leaves out */
     int classes;
@@ -179,12 +179,10 @@ int source_fault(source *s, int status);
 
 /* ---- for the packer ------------------------------------------------------------------------------------ */
 
-/* open, then source_finish */
+/* kind->open; then targets are sorted by sample and labels checked */
 int source_open(source *s, const source_kind *kind, const struct pack_options *options);
 /* prints how many there were */
 int source_end_faults(source *s);
-/* sorts targets by sample, checks labels */
-int source_finish(source *s);
 /* before the first source_load */
 int source_prepare(source *s);
 /* by kind->load, or from file or range */

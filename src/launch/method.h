@@ -83,6 +83,5 @@ int kolo_mpi_start(kolo_launch *launch, int *rank, int *size);
 void kolo_mpi_failed(void *launch);
 int kolo_mpi_adopt(kolo_launch *launch, const void *mpi_comm); /* in the place of method mpi's start */
 void kolo_mpi_finish(void);
-void kolo_mpi_abort(int exit_status);
 
 #endif

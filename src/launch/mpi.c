@@ -111,20 +111,6 @@ void kolo_mpi_finish(void)
     library.started = false;
 }
 
-void kolo_mpi_abort(int exit_status)
-{
-    int there = 0, over = 0;
-    MPI_Initialized(&there);
-    MPI_Finalized(&over);
-    const bool ending = atomic_load(&library.ending);
-    if (!there || (ending && !over)) kolo_pmi_relay_abort(atomic_load(&library.relay), exit_status);
-    if (!there || over || ending) return;
-    /* the library's own words would bury our one message */
-    int quiet = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    if (quiet >= 0) dup2(quiet, STDERR_FILENO);
-    MPI_Abort(MPI_COMM_WORLD, exit_status);
-}
-
 typedef struct mpi_own {
     MPI_Comm comm;
 } mpi_own; /* apart from other users of MPI */
@@ -260,8 +246,17 @@ static void mpi_finish(kolo_launch *launch)
 
 static void mpi_abort(kolo_launch *launch, int exit_status)
 {
+    int there = 0, over = 0;
     (void)launch;
-    kolo_mpi_abort(exit_status);
+    MPI_Initialized(&there);
+    MPI_Finalized(&over);
+    const bool ending = atomic_load(&library.ending);
+    if (!there || (ending && !over)) kolo_pmi_relay_abort(atomic_load(&library.relay), exit_status);
+    if (!there || over || ending) return;
+    /* the library's own words would bury our one message */
+    int quiet = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (quiet >= 0) dup2(quiet, STDERR_FILENO);
+    MPI_Abort(MPI_COMM_WORLD, exit_status);
 }
 
 #else
@@ -287,7 +282,6 @@ int kolo_mpi_adopt(kolo_launch *launch, const void *mpi_comm)
 
 bool kolo_launch_mpi_runs(void) { return false; }
 void kolo_mpi_finish(void) {}
-void kolo_mpi_abort(int exit_status) { (void)exit_status; }
 
 static int mpi_start(kolo_launch *launch)
 {

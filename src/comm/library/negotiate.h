@@ -349,8 +349,7 @@ int lib_root_ready_slot(lib_core *core, int64_t slot);
 int lib_root_send(lib_core *core, bool idle);
 /* The slot is taken: a member that has reported its bit claims, and claims are compared. */
 int lib_root_doom(lib_core *core, lib_slot *slot);
-lib_name *lib_root_name(const lib_core *core, const char *name);           /* NULL: unknown */
-int lib_root_name_make(lib_core *core, const char *text, lib_name **name); /* unless it is there */
+lib_name *lib_root_name(const lib_core *core, const char *name); /* NULL: unknown */
 void lib_root_name_drop(lib_core *core, lib_name *name);
 void lib_root_name_over(lib_core *core, lib_name *name); /* its claims are another's, or free */
 void lib_root_claim_free(lib_root *root, lib_claim *claim);

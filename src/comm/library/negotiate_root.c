@@ -56,7 +56,8 @@ lib_name *lib_root_name(const lib_core *core, const char *name)
     return lib_map_find(&core->root->names, name, strlen(name));
 }
 
-int lib_root_name_make(lib_core *core, const char *text, lib_name **out)
+/* Unless it is there. */
+static int make_name(lib_core *core, const char *text, lib_name **out)
 {
     lib_root *root = core->root;
     const size_t n = (size_t)core->c.members;
@@ -219,7 +220,7 @@ static int claim_enter(lib_core *core, lib_claim *claim, double since, lib_name 
     KOLO_TRY(doom_all(core, &claim->wants));
     for (; *entered < claim->wants.wants; ++*entered) {
         lib_name *name;
-        KOLO_TRY(lib_root_name_make(core, claim->wants.want[*entered]->r.name, &name));
+        KOLO_TRY(make_name(core, claim->wants.want[*entered]->r.name, &name));
         if (name->by[claim->member])
             return kolo_fail(KOLO_EINTERNAL, "comm: member %d claims \"%s\" twice", claim->member,
                              name->name.data);
