@@ -60,8 +60,7 @@ static const option table[] = {
     {"--in", IN, "PATH", "folder or file of the source; may be given several times"},
     {"--data", DATA, "DIR",
      "folder with folders train and val (or valid, validation, test), in each a folder a class: packs both, "
-     "to "
-     "train and val in --out; the same as --source imagefolder --in DIR, once for each --split"},
+     "to train and val in --out; the same as --source imagefolder --in DIR, once for each --split"},
     {"--annotations", ANNOTATIONS, "FILE",
      "file of labels or boxes, for sources that ask for one; may be given several times"},
     {"--split", SPLIT, "train|val|test", "which split this is [train]"},
@@ -95,8 +94,8 @@ static const option table[] = {
     {"--no-shuffle", NO_SHUFFLE, NULL, "as --shuffle-seed 0"},
     {"--on-error", ON_ERROR, "fail|skip",
      "an image that cannot be read, an annotation that is wrong (malformed, of an unknown class, a box "
-     "outside of its "
-     "image): stop, or leave it out and list it, with file, line and cause, in NAME-SPLIT.rejects [fail]"},
+     "outside of its image): stop, or leave it out and list it, with file, line and cause, in "
+     "NAME-SPLIT.rejects [fail]"},
     {"--max-bad", MAX_BAD, "N",
      "with --on-error skip: stop when more than N images, or N annotations, are bad [no limit]"},
     {"--check", CHECK, "headers|decode",

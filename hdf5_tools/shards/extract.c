@@ -274,11 +274,9 @@ static int extract_read_words(extracting *e, int argc, char **argv)
     const shards_line line = {
         "extract DIR --out FOLDER",
         "Images as files: JPEG files with the bytes they are stored with, pixels as PNG; CLASS/FILE where "
-        "samples "
-        "have\n"
+        "samples have\n"
         "labels, images/FILE where not. Beside them list.tsv (file, label), boxes, tags.tsv and "
-        "pairs-NAME.tsv, as far "
-        "as\n"
+        "pairs-NAME.tsv, as far as\n"
         "the split has such. Boxes have the numbers of the source where the image is still the source's.",
         options,
         (int)(sizeof options / sizeof *options),

@@ -230,8 +230,7 @@ int shards_verify(int argc, char **argv)
     const shards_line line = {
         "verify DIR",
         "Checks manifest, headers and tables of all shards (checksums, offsets that rise, classes in range), "
-        "then "
-        "every\n"
+        "then every\n"
         "sample: its checksum, and that its boxes lie in the image. Exit status 2 where anything differs.",
         options,
         (int)(sizeof options / sizeof *options),

@@ -32,9 +32,7 @@ static const char *cure(const char *words)
         return "NCCL is missing: load its module, put its folder into LD_LIBRARY_PATH, or build with NCCL=0";
     if (strstr(words, "libcu"))
         return "the CUDA toolkit is missing, or of another major version than the one it was built with: "
-               "load its "
-               "module, "
-               "or put its lib64 folder into LD_LIBRARY_PATH";
+               "load its module, or put its lib64 folder into LD_LIBRARY_PATH";
     if (strstr(words, "undefined symbol"))
         return "it does not belong to this program: build and install both together (`make CUDA=1 install`)";
     return "build it again (`make CUDA=1`), or use device=cpu";
@@ -47,8 +45,7 @@ static bool check_version(const char *path)
     if (its && strcmp(its, mine) == 0) return true;
     snprintf(failure, sizeof failure,
              "%.600s is of another build (%.60s) than this program (%s): build and install both together "
-             "(`make CUDA=1 "
-             "install`)",
+             "(`make CUDA=1 install`)",
              path, its ? its : "no version", mine);
     return false;
 }
@@ -105,8 +102,7 @@ static void open_library(void)
         else
             snprintf(failure, sizeof failure,
                      "this installation of kolo has no GPU half (%s): build it with `make CUDA=1` and "
-                     "install it, or "
-                     "use device=cpu",
+                     "install it, or use device=cpu",
                      library_name);
         return;
     }

@@ -64,8 +64,7 @@ const char *kolo_run_folder(const kolo_run *run) { return run->folder; }
 /* What those want who train longer than a run was begun for. */
 static const char cure_longer[] =
     "; to train longer than this run was begun for, begin from its weights: run= another folder, init= this "
-    "one, "
-    "epochs= those to come, and an lr= to go on with, for the schedule of this one ends where it ends";
+    "one, epochs= those to come, and an lr= to go on with, for the schedule of this one ends where it ends";
 
 static int compare_recipe(const char *path, const kolo_options *options)
 {

@@ -152,8 +152,7 @@ static void print_overview(void)
     }
     printf("\nOptions are key=value or --key value, in a recipe `key: value`, in the environment KOLO_KEY.\n"
            "Recipe < site file (KOLO_SITE) < environment < command line. `kolo help options` lists them, "
-           "`kolo help "
-           "KEY` explains one.\n"
+           "`kolo help KEY` explains one.\n"
            "\nExit codes: 0 done, 2 bad input, 3 I/O, 69 launcher or a dead rank, 70 internal, 71 out of "
            "memory, 75 checkpoint written, run it again, 78 configuration.\n");
 }

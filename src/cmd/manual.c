@@ -76,8 +76,7 @@ void kolo_help_man(void)
         printf("\n");
     }
     printf(".SH OPTIONS\nkey=value or \\-\\-key value on the command line, `key: value' in a recipe, "
-           "KOLO_KEY in the "
-           "environment.\n"
+           "KOLO_KEY in the environment.\n"
            "Recipe < site file (KOLO_SITE) < environment < command line. `kolo COMMAND \\-\\-help' lists "
            "those that a command takes.\n");
     for (int i = 0; i < kolo_option_count; i++) {

@@ -56,8 +56,7 @@ static void print_late(const kolo_session *s)
 {
     if (!kolo_plan_is_late(s->plan)) return;
     printf("late weights, stage by stage: batches ahead, updates by which the weights are old (forward, "
-           "backward), "
-           "versions kept\n");
+           "backward), versions kept\n");
     for (int k = 0; k < s->grid.stages; k++) {
         const kolo_plan *p = s->program->plan[k];
         const int late = kolo_plan_staleness(p);
@@ -67,8 +66,7 @@ static void print_late(const kolo_session *s)
     const int how = s->options->late_correction;
     if (how == KOLO_late_correction_spike || how == KOLO_late_correction_both)
         printf("spike compensation: a gradient of D updates ago counts (1 - m^D) / (1 - m) times at once, "
-               "and the "
-               "momentum m^D times\n");
+               "and the momentum m^D times\n");
     if (how == KOLO_late_correction_predict || how == KOLO_late_correction_both)
         printf("weight prediction: forward turns read weights of D updates on, by the momentum; one more "
                "copy\n");

@@ -26,9 +26,8 @@ static int refuse(const char *text)
 {
     return kolo_fail(
         KOLO_ECONFIG,
-        "shuffle=%s: it is full, block:K (K consecutive samples together, for example block:128), "
-        "block:K:W (W blocks are "
-        "mixed) or local:Q (Q between 0 and 1: fraction that nodes exchange)",
+        "shuffle=%s: it is full, block:K (K consecutive samples together, for example block:128), block:K:W "
+        "(W blocks are mixed) or local:Q (Q between 0 and 1: fraction that nodes exchange)",
         text);
 }
 

@@ -62,10 +62,8 @@ static int create_described(kolo_backend **backend, const kolo_backend_config *c
     if (type && create(backend, type, config) >= 0) {
         snprintf((*backend)->note, sizeof(*backend)->note,
                  "planned by %s without a device: algorithms as kept of such a GPU, else as the heuristics "
-                 "put them "
-                 "first (a clock on the GPU may take others); of workspaces, products of linear layers are "
-                 "counted "
-                 "with 32 MiB, the most that they may have",
+                 "put them first (a clock on the GPU may take others); of workspaces, products of linear "
+                 "layers are counted with 32 MiB, the most that they may have",
                  type->version());
         return 0;
     }

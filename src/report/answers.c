@@ -93,8 +93,8 @@ static void answer_overfits(char *text, const report_run *r)
             what, end, d.at);
     else if (d.behind >= 2 && fmin(d.mean_worse, d.last_worse) > least && after < before)
         SAY("From epoch %.0f on: the %s was best after epoch %.4g (%.4g) and is %.4g now, %.0f %% worse, "
-            "while "
-            "the training loss fell from %.4g to %.4g. The checkpoint `best` is of the best evaluation.",
+            "while the training loss fell from %.4g to %.4g. The checkpoint `best` is of the best "
+            "evaluation.",
             floor(epoch + 1e-6) + 1, what, epoch, d.at, d.last, 100 * d.last_worse, before, after);
     else
         SAY("None clearly: the %s was best after epoch %.4g (%.4g) and is %.4g after epoch %.4g%s.", what,
@@ -368,8 +368,7 @@ static void answer_next(char *text, const report_run *r)
     case REPORT_QUEUED: SAY("Wait: job %s starts again and goes on by itself.", r->job); return;
     case REPORT_RUNNING:
         SAY("Wait: it is at step %.0f of %.0f, and has about %s to go. It may be stopped (Ctrl-C, scancel): "
-            "the "
-            "same command goes on.%s%s",
+            "the same command goes on.%s%s",
             isfinite(step) ? step : 0, s.total, eta, *r->why ? " State: " : "", r->why);
         say_tournament(text, r);
         return;

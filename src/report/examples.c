@@ -130,8 +130,7 @@ int report_write_examples(FILE *f, const report_run *run)
     const kolo_targets *t = kolo_dataset_targets(g.set);
     if (t && t->box_offset) {
         fputs("<h2>Examples</h2>\n<p class=\"soft\">Of the validation data. Dashed: the true boxes; whole: "
-              "those "
-              "that the last evaluation found, from 25 % on.</p>\n<div class=\"figures\">\n",
+              "those that the last evaluation found, from 25 % on.</p>\n<div class=\"figures\">\n",
               f);
         rc = kolo_jpeg_create(&g.jpeg);
         for (int i = 0; i < MOST && rc == 0; i++) {

@@ -322,10 +322,8 @@ static void write_starts(FILE *f, const report_run *run)
     const cJSON *one;
     int row = 0;
     fputs("<h2>Starts</h2>\n<div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">after "
-          "step</th><th "
-          "scope=\"col\">time</th><th scope=\"col\">ranks, nodes</th><th scope=\"col\">host, job</th><th "
-          "scope=\"col\">the "
-          "start before was</th></tr></thead><tbody>\n",
+          "step</th><th scope=\"col\">time</th><th scope=\"col\">ranks, nodes</th><th scope=\"col\">host, "
+          "job</th><th scope=\"col\">the start before was</th></tr></thead><tbody>\n",
           f);
     cJSON_ArrayForEach(one, run->start)
     {

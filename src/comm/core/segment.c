@@ -44,8 +44,7 @@ static int check_owner(const char *name)
     if (lstat(path, &info) < 0 || info.st_uid == geteuid()) return 0;
     return kolo_fail(KOLO_ELAUNCH,
                      "comm: /dev/shm%s belongs to user %u, who has taken a name of this job; start it again, "
-                     "which gives it "
-                     "other names, and tell your support",
+                     "which gives it other names, and tell your support",
                      name, (unsigned)info.st_uid);
 }
 

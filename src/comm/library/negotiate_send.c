@@ -22,8 +22,7 @@ static int put_drop(lib_core *core, lib_slot *old)
     if (!core->root->evicted)
         kolo_log(KOLO_LOG_INFO,
                  "comm: group %d knows more than %ld names, or %d MiB of them; the longest unused are "
-                 "forgotten; KOLO_COMM_CACHE "
-                 "allows more",
+                 "forgotten; KOLO_COMM_CACHE allows more",
                  core->c.group, (long)core->c.capacity, LIB_REMEMBERED >> 20);
     core->root->evicted = old->doomed = true;
     core->root->room += old->wants.bytes.size;

@@ -180,8 +180,7 @@ int kolo_shard_check_sum(hid_t file, const char *path, const kolo_shard_header *
     if (crc == stored) return 0;
     return kolo_fail(KOLO_EINPUT,
                      "%s: its tables and attributes have checksum %08x, stored is %08x: they were changed "
-                     "since it was packed; "
-                     "copy it again or pack this split again",
+                     "since it was packed; copy it again or pack this split again",
                      path, crc, stored);
 }
 

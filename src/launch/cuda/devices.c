@@ -23,15 +23,13 @@ static int explain(cudaError_t rc, int driver, int runtime)
     if (driver == 0)
         return kolo_fail(KOLO_ELAUNCH,
                          "no NVIDIA driver here (%s): start on a node with GPUs (srun --gpus-per-node=N), "
-                         "load the driver, or use "
-                         "device=cpu",
+                         "load the driver, or use device=cpu",
                          cudaGetErrorString(rc));
     if (driver / 1000 < runtime / 1000)
         return kolo_fail(
             KOLO_ELAUNCH,
             "the NVIDIA driver knows CUDA up to %d.%d, and kolo was built with CUDA %d.%d: update the "
-            "driver, or build kolo "
-            "with an older CUDA, 12.0 at least (make CUDA=1 CUDA_HOME=...)",
+            "driver, or build kolo with an older CUDA, 12.0 at least (make CUDA=1 CUDA_HOME=...)",
             driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
     return kolo_fail(
         KOLO_ELAUNCH,

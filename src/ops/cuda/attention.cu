@@ -107,8 +107,7 @@ int kolo_attention_prepare(const kolo_kernel_request *r, kolo_kernel *k, const k
     if (area > KOLO_ATTENTION_PIXELS || depth > KOLO_ATTENTION_DEPTH)
         return kolo_fail(KOLO_ECONFIG,
                          "attention of windows of %ld x %ld pixels and heads of %ld channels: on a GPU at "
-                         "most %d pixels and "
-                         "%d channels; use device=cpu",
+                         "most %d pixels and %d channels; use device=cpu",
                          (long)n->kernel[0], (long)n->kernel[1], (long)depth, KOLO_ATTENTION_PIXELS,
                          KOLO_ATTENTION_DEPTH);
     if (qkv->rows * qkv->pixels > INT32_MAX / 2 || qkv->rows * qkv->pixels / area * n->groups > INT32_MAX)
@@ -127,8 +126,7 @@ int kolo_attention_prepare(const kolo_kernel_request *r, kolo_kernel *k, const k
     if (a->allowed < 0 || a->shared > (size_t)a->allowed)
         return kolo_fail(KOLO_ECONFIG,
                          "attention of windows of %ld x %ld pixels and heads of %ld channels takes %zu bytes "
-                         "of shared memory, "
-                         "and this GPU has %d; use device=cpu or smaller windows",
+                         "of shared memory, and this GPU has %d; use device=cpu or smaller windows",
                          (long)n->kernel[0], (long)n->kernel[1], (long)depth, a->shared, a->allowed);
     snprintf(k->name, sizeof k->name, "own %s, %zu KiB a window and head", kolo_dtype_name(a->dtype),
              (a->shared + 1023) / 1024);

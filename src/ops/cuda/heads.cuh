@@ -44,9 +44,8 @@ static inline int kolo_heads_fill(kolo_heads *h, const kolo_kernel_request *r, i
         const int stride = h->height / (int)v.height;
         if (stride < 1 || stride * v.height != h->height || stride * v.width != h->width)
             return kolo_fail(KOLO_ECONFIG,
-                             "images of %d x %d do not divide into the %ld x %ld cells of %s: sides must "
-                             "be multiples of "
-                             "32 (size=)",
+                             "images of %d x %d do not divide into the %ld x %ld cells of %s: sides must be "
+                             "multiples of 32 (size=)",
                              h->height, h->width, (long)v.height, (long)v.width, kolo_request_in(r, i)->name);
         if (v.rows * v.pixels * v.stored > (int64_t)INT32_MAX * 32)
             return kolo_fail(KOLO_ECONFIG, "heads of %ld rows are too large; use a smaller micro_batch",

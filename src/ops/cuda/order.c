@@ -49,9 +49,8 @@ static void *alloc(kolo_backend *b, size_t bytes)
         cudaMemGetInfo(&left, &all);
         kolo_fail(KOLO_ENOMEM,
                   "%s: %.1f MiB of memory were asked for, %.1f of %.1f MiB are free; a smaller micro_batch= "
-                  "needs less "
-                  "(`kolo plan` shows what "
-                  "for), precision=bf16 about half; others may be using this GPU (nvidia-smi)",
+                  "needs less (`kolo plan` shows what for), precision=bf16 about half; others may be using "
+                  "this GPU (nvidia-smi)",
                   c->place, (double)bytes / 0x1p20, (double)left / 0x1p20, (double)all / 0x1p20);
         return NULL;
     }
