@@ -11,6 +11,7 @@
 #include "cmd/plan_program.h"
 #include "cmd/share_table.h"
 #include "kolo/error.h"
+#include "plan/servers.h"
 #include "train/async.h"
 #include "train/plan_file.h"
 #include "train/times.h"
@@ -84,6 +85,20 @@ typedef struct forecast {
     double hours, energy;  /* node hours, kWh of the run; 0: its length, or a node's power, is not known */
 } forecast;
 
+/* sync=async: gradients of every worker to the ranks that serve, and weights back; what is its own stays. */
+static double async_bytes(const kolo_plan *plan)
+{
+    const kolo_plan_config *c = &plan->config;
+    double bytes = 0;
+    size_t from;
+    for (int r = c->first_server; r < c->first_server + c->servers; r++) {
+        const double pushed = (double)(kolo_plan_pushed(plan, r, &from) - from);
+        const int64_t pulled = kolo_plan_served(plan, r + 1) - kolo_plan_served(plan, r);
+        bytes += (kolo_workers(c) - !c->first_server) * (pushed + (double)pulled * sizeof(float));
+    }
+    return bytes;
+}
+
 static int forecast_open(forecast *f, const kolo_session *s, const kolo_cluster *c)
 {
     const int of_node = c ? (int)c->fabric.gpus : s->ranks;
@@ -94,6 +109,7 @@ static int forecast_open(forecast *f, const kolo_session *s, const kolo_cluster 
         f->bytes += f->play->stage[k].sent * s->replicas;
         if (f->play->stage[k].exposed > f->exposed) f->exposed = f->play->stage[k].exposed;
     }
+    f->bytes += async_bytes(s->plan);
     if (kolo_session_length_known(s)) f->hours = f->play->step * (double)s->steps / 3600 * f->nodes;
     f->energy = c ? f->hours * c->fabric.power / 1000 : 0;
     return 0;

@@ -68,6 +68,9 @@ like log 'asynchronous: 4 ranks push gradients and pull weights.*a gradient lack
 kolo plan shapes data=data/train batch=32 ranks=6 epochs=2 sync=async servers=2 > log 2>&1
 like log 'servers: ranks 4 to 5 serve the weights, a part each, and do not' "  and who serves"
 like log 'asynchronous: 4 ranks push gradients.* 3 where all ranks are alike' "  and who trains"
+kolo plan shapes data=data/train batch=32 ranks=6 epochs=2 sync=async servers=2 --json > log 2>&1
+is "$(sed -n 's/.*"communication":{"bytes":\([0-9]\{7\}\),.*/\1/p' log | cut -c1-2)" 86 \
+    "  and what is sent: by four workers 1.08 MB of gradients, and to them as much of weights"
 refused() { # PATTERN WORDS...
     kolo plan shapes data=data/train batch=32 ranks=2 epochs=2 "${@:2}" > log 2>&1
     is "$? $(grep -cE -- "$1" log)" "78 1" "${*:2}: refused, $1" || sed 's/^/# /' log
