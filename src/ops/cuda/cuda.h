@@ -151,7 +151,7 @@ typedef struct kolo_trial {
 int kolo_cuda_trial_choose(kolo_backend *backend, const kolo_trial *trial, bool clock, int64_t *best);
 /* Memory for candidates, at least `bytes`, until kolo_cuda_trial_end. Data: normal random numbers of `dtype`
  * (constant bytes draw so little power that the GPU's clock rises and another candidate wins). Scratch: what
- * was there may be lost when it grows. */
+ * was in it may be lost when it grows; where it cannot, it stays for the other candidates. */
 int kolo_cuda_trial_data(kolo_backend *backend, size_t bytes, enum kolo_dtype dtype, void **memory);
 int kolo_cuda_trial_scratch(kolo_backend *backend, size_t bytes, void **memory);
 void kolo_cuda_trial_end(kolo_backend *backend);
