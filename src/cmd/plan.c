@@ -308,12 +308,20 @@ static int plan_lists(kolo_options *options, kolo_launch *launch, int parts, con
     return rc;
 }
 
+static int ask_for_search(kolo_options *o)
+{
+    if (*o->plan && strcmp(o->plan, "auto"))
+        return kolo_fail(KOLO_ECONFIG, "--search looks for a plan, and plan=%s is one; leave one of them out",
+                         o->plan);
+    return kolo_option_set(o, "plan", "auto", "--search");
+}
+
 static int plan_words(int n, char **words, const wants *w)
 {
     kolo_options options;
     kolo_launch *launch;
     KOLO_TRY(kolo_command_options(&options, n, words, 0, NULL));
-    if (w->searches) KOLO_TRY(kolo_option_set(&options, "plan", "auto", "--search"));
+    if (w->searches) KOLO_TRY(ask_for_search(&options));
     int parts = KOLO_SESSION_TRAIN | KOLO_SESSION_PLAN_ONLY;
     if (!*options.data || !strcmp(options.data, "synthetic")) parts |= KOLO_SESSION_NO_DATA;
     int rc = kolo_command_alone(&launch);

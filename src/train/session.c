@@ -85,7 +85,7 @@ static int open_parts(kolo_session *s, int parts)
     KOLO_TRY(session_open_data(s, parts));
     KOLO_TRY(session_open_tournament(s));
     KOLO_TRY(session_resolve_shape(s, model));
-    KOLO_TRY(session_lay_phases(s));
+    KOLO_TRY(in_plan_file(s, session_lay_phases(s)));
     if (parts & KOLO_SESSION_DATA_ONLY)
         return o->batch ? session_resolve_batch(s)
                         : kolo_fail(KOLO_ECONFIG, "batch=auto: a server of batches measures no memory; give "

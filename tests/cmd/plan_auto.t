@@ -62,6 +62,13 @@ refuse "stages that do not divide the ranks" "edited.yaml:$(at stages):.*3 do no
 refuse "more cuts than stages" \
     "edited.yaml:$(at cut):.*2 names.* need 1" 's/^cut:.*/cut: [layer2.0, layer3.0]/'
 refuse "a cut at no module" "edited.yaml.*no module layer9" 's/^cut:.*/cut: [layer9.0]/'
+sed 's/^micro_batch: .*/micro_batch: 5/' plan.yaml > edited.yaml
+timeout 60 kolo plan model=resnet20 data=synthetic val=none size=16 batch=16 ranks=4 plan=edited.yaml \
+    bn=ghost reduce=canonical > log 2>&1
+is $? 78 "a micro-batch that does not divide the batch: exit 78"
+like log "edited.yaml:$(at micro_batch):.*micro_batch=5 does not divide" "... named by its line"
+refuse "a plan and a search for one" "kolo plan: --search looks for a plan, and plan=edited.yaml is one" \
+    '' --search
 refuse "another version" "edited.yaml:$(at kolo_plan):.*version 7" 's/^kolo_plan:.*/kolo_plan: 7/'
 refuse "another network" "edited.yaml:$(at network):.*plan for resnet56, and model=resnet20" \
     's/^network:.*/network: resnet56/'
