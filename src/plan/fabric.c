@@ -69,7 +69,8 @@ kolo_fabric kolo_fabric_node(const kolo_fabric_host *h)
                          .add = h->add,
                          .crowd = h->crowd,
                          .turn = h->turn,
-                         .handover = h->handover};
+                         .handover = h->handover,
+                         .poll = h->poll};
 }
 
 /* ---- messages ---- */

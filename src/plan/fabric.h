@@ -35,13 +35,14 @@ typedef struct kolo_fabric {
     /* seconds that a rank has a core while others want it (0: they share cores evenly), and that it is slower
      * for because the core was another's before */
     double turn, handover;
+    double poll; /* seconds that a rank looks for a message before it sleeps, and has to be woken */
 } kolo_fabric;
 
 /* The node that ranks are on where there is no cluster: kolo_fabric_node. */
 typedef struct kolo_fabric_host {
     int cores, threads;
     double copy, add; /* seconds a byte, alone */
-    double crowd, turn, handover;
+    double crowd, turn, handover, poll;
     double latency; /* seconds from one rank to another that sleeps */
 } kolo_fabric_host;
 kolo_fabric kolo_fabric_node(const kolo_fabric_host *host);

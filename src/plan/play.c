@@ -68,6 +68,13 @@ static void account(game *g, double dt)
     }
 }
 
+/* Of a message to this player: on a node whoever looks for it sees it at once. */
+static double flight_to(const game *g, const player *to, const double *there, double seconds)
+{
+    const kolo_fabric *f = g->in->fabric;
+    return f->cores > 0 && (to->waits != there || g->now - to->waiting < f->poll) ? 0 : seconds;
+}
+
 static int finish(game *g, task t)
 {
     const int s = t.span.stage;
@@ -95,11 +102,10 @@ static int finish(game *g, task t)
     const int number = (int)(place / g->batches), other = kolo_program_match(g->in->program, s, number);
     q->busy = false;
     if (other >= 0) {
-        const task flight = {.span = t.span,
-                             .latency = item->flight,
-                             .done =
-                                 &g->player[p->plan->transfer[number].peer].there[other * g->batches + batch],
-                             .link = -1};
+        const player *to = &g->player[p->plan->transfer[number].peer];
+        double *there = &to->there[other * g->batches + batch];
+        const task flight = {
+            .span = t.span, .latency = flight_to(g, to, there, item->flight), .done = there, .link = -1};
         KOLO_TRY(game_start(g, &flight));
     }
     return note(g, &t);

@@ -136,8 +136,9 @@ static int send(game *g, int stage, int64_t batch)
 /* ---- actions ---- */
 
 /* 1: it has to wait. */
-static int wait_for(player *p, double *until, bool sums)
+static int wait_for(const game *g, player *p, double *until, bool sums)
 {
+    p->waiting = g->now;
     p->for_sums = sums;
     p->waits = *until < 0 ? until : NULL;
     return p->waits != NULL;
@@ -167,23 +168,23 @@ static int act(game *g, int stage)
         break;
     case KOLO_ACTION_WAIT:
         /* gradients that are applied late are there, or nearly so */
-        if (p->plan->config.late == 0 && wait_for(p, &p->bucket[a->bucket], true)) return 1;
+        if (p->plan->config.late == 0 && wait_for(g, p, &p->bucket[a->bucket], true)) return 1;
         break;
     case KOLO_ACTION_GATHERED:
-        if (wait_for(p, &p->unit[a->unit], true)) return 1;
+        if (wait_for(g, p, &p->unit[a->unit], true)) return 1;
         break;
     case KOLO_ACTION_SEND: KOLO_TRY(send(g, stage, batch)); break;
     case KOLO_ACTION_RECEIVE: *of_batch(g, p->posted, a->transfer, batch) = g->now; break;
     case KOLO_ACTION_TRANSFERRED: {
         double *times = p->plan->transfer[a->transfer].sends ? p->sent : p->there;
-        if (wait_for(p, of_batch(g, times, a->transfer, batch), false)) return 1;
+        if (wait_for(g, p, of_batch(g, times, a->transfer, batch), false)) return 1;
         break;
     }
     case KOLO_ACTION_SUM:
     case KOLO_ACTION_NOISE:
         if (game_meets(g, p, a->kind)) return compute(g, stage) < 0 ? KOLO_ENOMEM : 1;
         if (!p->summing) KOLO_TRY(sum_over(g, stage, &p->all, p->cost[p->at].sent, true, &p->sum));
-        p->summing = wait_for(p, &p->sum, true);
+        p->summing = wait_for(g, p, &p->sum, true);
         if (p->summing) return 1;
         break;
     default: return compute(g, stage) < 0 ? KOLO_ENOMEM : 1;
@@ -223,7 +224,7 @@ static int meet(game *g, bool *moved)
         p->met = false;
         p->sum = -1;
         game_next(g, s);
-        wait_for(p, &p->sum, true);
+        wait_for(g, p, &p->sum, true);
         KOLO_TRY(game_start(g, &t));
     }
     *moved = true;

@@ -52,6 +52,7 @@ typedef struct player {
     bool summing;
     bool copied; /* its own part of the unit that is gathered next */
     double *waits;                /* for what it waits; NULL: it does not */
+    double waiting;               /* since when */
     bool for_sums;                /* likewise: a sum, not another stage */
     bool met;                     /* it is in a sum in which all stages meet */
     kolo_fabric_group group, all; /* ranks of the stage, those of a shard's group or all of it */

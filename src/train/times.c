@@ -239,7 +239,8 @@ static int describe_node(times *t, kolo_fabric *fabric)
                           .add = 3 * node.byte.alone,
                           .crowd = node.byte.crowded / node.byte.alone,
                           .turn = turn_of(s),
-                          .handover = node.wake + COPIED * own_cache_bytes() * node.byte.crowded,
+                          .handover = node.wake + 2 * COPIED * own_cache_bytes() * node.byte.crowded,
+                          .poll = kolo_comm_poll_seconds(s->ranks, kolo_node_cpu_count()),
                           .latency = 2 * node.wake};
     KOLO_TRY(comm_table_open(&selector, s->options->comm_table, NULL));
     const comm_cost *c = comm_selector_costs(selector);

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # What `kolo plan` predicts against what `kolo bench train` measures, over 63 plans: steps, memory, and which
-# of the plans of one training is the fastest. In each of RUNS runs the kernels of a plan are measured, its
-# step is played and carried out, one right after the other; the least predicted step of all runs is held
-# against the least median of measured ones, so that what else a machine does is in neither.
-# PLANS: other plans. ONLY=FIRST-LAST with TABLE=FILE: some of them, a piece of a table that is judged as far
-# as it goes. FRONT: a command in front of every rank, such as `chrt -r 1` on a machine with other work, or,
+# of the plans of one training is the fastest. In each of RUNS rounds over all of them the kernels of a plan
+# are measured, its step is played and carried out, one right after the other; the least predicted step of all
+# rounds is held against the least median of measured ones, so that what else a machine does is in neither.
+# PLANS: other plans. ONLY=FIRST-LAST with TABLE=FILE: some of them, added to a table that is judged as far as
+# it goes. FRONT: a command in front of every rank, such as `chrt -r 1` on a machine with other work, or,
 # where the kernel does not group processes by session (sched_autogroup_enabled=0), `nice -n -15`.
 # Times count only where QUIET=1 says that nothing disturbs them.
 # shellcheck source=tests/lib.sh
@@ -81,52 +81,49 @@ ONLY=${ONLY:-1-${#PLANS[@]}}
 
 alone() { setsid -w "${FRONT[@]}" kolo "$@"; } # a session of its own, as ranks have
 
-# Appends what was predicted, took (ms), the peak and what was planned (MiB) to the file runs.
-run_once() { # RANKS OPTIONS...
-    local ranks=$1
-    shift
+# Appends what was predicted, took (ms), the peak and what was planned (MiB) to TABLE.
+run_once() { # LINE
+    local ranks rest words
+    read -r ranks rest <<< "$1"
+    read -r -a words <<< "$rest data=synthetic val=none lr=0.001"
     : > "$ROOM/log"
-    alone bench --tune kernels "$@" ranks="$ranks" >> "$ROOM/log" 2>&1 || return
-    alone plan "$@" ranks="$ranks" --json > "$ROOM/plan" 2>> "$ROOM/log" || return
-    mpiexec -n "$ranks" "${FRONT[@]}" kolo bench train "$@" steps="${STEPS:-20}" >> "$ROOM/log" 2>&1 ||
-        return
-    python3 - "$ROOM/plan" "$ROOM/log" << 'PY' >> "$ROOM/runs"
+    alone bench --tune kernels "${words[@]}" ranks="$ranks" >> "$ROOM/log" 2>&1 || return
+    alone plan "${words[@]}" ranks="$ranks" --json > "$ROOM/plan" 2>> "$ROOM/log" || return
+    mpiexec -n "$ranks" "${FRONT[@]}" kolo bench train "${words[@]}" steps="${STEPS:-20}" \
+        >> "$ROOM/log" 2>&1 || return
+    python3 - "$ROOM/plan" "$ROOM/log" "$1" << 'PY' >> "$TABLE"
 import json, re, sys
 predicted = json.load(open(sys.argv[1]))["step_seconds"] * 1e3
 took = re.search(r"median ([\d.]+)\).*peak (\d+) MiB \(planned (\d+)", open(sys.argv[2]).read())
-print(predicted, *took.groups())
+print(sys.argv[3], predicted, *took.groups(), sep="\t")
 PY
 }
 
 printf '# %-78s %9s %9s %7s %6s %8s\n' plan predicted measured error peak planned
-for number in $(seq "${ONLY%-*}" "${ONLY#*-}"); do
-    line=${PLANS[number - 1]}
-    read -r ranks rest <<< "$line"
-    read -r -a words <<< "$rest"
-    words+=(data=synthetic val=none lr=0.001)
-    : > "$ROOM/runs"
-    for _ in $(seq "${RUNS:-3}"); do
-        carried=1
-        run_once "$ranks" "${words[@]}" || break
+for run in $(seq "${RUNS:-3}"); do
+    for number in $(seq "${ONLY%-*}" "${ONLY#*-}"); do
+        line=${PLANS[number - 1]}
         carried=0
+        run_once "$line" || carried=1
+        ok $carried "$line: measured, played, carried out, run $run" "$ROOM/log" || continue
+        tail -1 "$TABLE" |
+            awk -F '\t' '{printf "# %-78s %9.2f %9.2f %+6.1f%% %6d %8d\n",
+                $1, $2, $3, 100 * ($2 / $3 - 1), $4, $5}'
     done
-    ok $carried "$line: measured, played, carried out" "$ROOM/log" || continue
-    python3 - "$ROOM/runs" "$line" << 'PY' >> "$TABLE"
-import sys
-runs = [list(map(float, run.split())) for run in open(sys.argv[1])]
-print(sys.argv[2], *(min(run[i] for run in runs) for i in range(4)), sep="\t")
-PY
-    tail -1 "$TABLE" |
-        awk -F '\t' '{printf "# %-78s %9.2f %9.2f %+6.1f%% %6d %8d\n",
-            $1, $2, $3, 100 * ($2 / $3 - 1), $4, $5}'
 done
 python3 - "$TABLE" > "$ROOM/verdict" << 'PY'
 import collections, statistics, sys
-rows = [line.rstrip().split("\t") for line in open(sys.argv[1])]
+runs = collections.defaultdict(list)
+for line in open(sys.argv[1]):
+    plan, *figures = line.rstrip().split("\t")
+    runs[plan].append(list(map(float, figures)))
+rows = [[plan, *map(min, zip(*figures))] for plan, figures in runs.items()]
 predicted, took, peak, planned = ([float(row[i]) for row in rows] for i in range(1, 5))
 errors = [abs(p / t - 1) for p, t in zip(predicted, took)]
 # pages of libraries' code that the first steps bring in are in no plan: some MiB
 memory = [row[0] for row, a, b in zip(rows, peak, planned) if abs(a - b) > max(.02 * b, 8)]
+for row, e in zip(rows, errors):
+    if e > .10: print("%s: %.2f of %.2f ms" % tuple(row[:3]))
 placement = ("threads=", "micro_batch=", "stages=", "pipeline=", "chunks=", "shard=", "recompute=",
              "spatial=", "tensor=")
 same = collections.defaultdict(list)

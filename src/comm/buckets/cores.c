@@ -15,6 +15,12 @@ static const double LOOK_EVERY = 0.25; /* seconds */
 /* Where every core has as many ranks they need not even out, and keep their caches for longer. */
 double kolo_comm_turn_seconds(int ranks, int cores) { return ranks % cores ? 8e-3 : 20e-3; }
 
+double kolo_comm_poll_seconds(int ranks, int cores)
+{
+    const double look = 25e-9; /* about what a pause takes */
+    return look * (ranks > cores ? COMM_LOOKS_SHARED : COMM_LOOKS);
+}
+
 static comm_ticket *ticket_of(const comm_node *node, uint32_t number)
 {
     return &node->control[0]->ticket[number % COMM_TICKETS];

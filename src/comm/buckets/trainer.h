@@ -67,6 +67,8 @@ void kolo_comm_acquire_core(kolo_comm *comm);
 void kolo_comm_release_core(kolo_comm *comm);
 /* How long a turn is, of so many ranks on fewer cores. */
 double kolo_comm_turn_seconds(int ranks, int cores);
+/* How long a rank of one node looks for what it waits for before it sleeps, about. */
+double kolo_comm_poll_seconds(int ranks, int cores);
 
 /* Where every rank stands, for the watchdog and for failure reports: each rank publishes a step, the number
  * of an action in its own program (-1: between steps), and what that action is in words (at most 52 bytes;

@@ -214,9 +214,9 @@ int comm_segments_spin(const comm_segments *s)
     memcpy(&one, mine->cpu_mask, sizeof one);
     own = CPU_COUNT(&one);
     if (mine->cpus < own && mine->cpus < cpus) cpus = mine->cpus;
-    if (own == 0 || cpus < s->ranks) return 50;
+    if (own == 0 || cpus < s->ranks) return COMM_LOOKS_SHARED;
     /* between nodes the progress thread needs the CPU that a poll would burn */
-    return s->launch->nodes == 1 ? 20000 : 300;
+    return s->launch->nodes == 1 ? COMM_LOOKS : COMM_LOOKS_NODES;
 }
 
 static int share(comm_segments *s, double deadline)

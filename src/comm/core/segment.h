@@ -51,6 +51,8 @@ void comm_segments_close(comm_segments *s, bool busy);
  * KOLO_ECONFIG: it is full. */
 int comm_segment_allocate(const comm_segments *s, size_t offset, size_t bytes);
 bool comm_segment_alive(const comm_segments *s, int local);
+/* Looks before who waits sleeps: of ranks of one node, of several, of ranks that share cores. */
+enum { COMM_LOOKS = 20000, COMM_LOOKS_NODES = 300, COMM_LOOKS_SHARED = 50 };
 /* Polls before a sleep: many where every rank has a CPU of its own, hardly any where they compete. */
 int comm_segments_spin(const comm_segments *s);
 
