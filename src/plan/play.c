@@ -239,6 +239,15 @@ static void average_steps(const game *g)
     }
 }
 
+/* Ranks that have the same to do, more of them than cores and no multiple, do not end together: who ends last
+ * is, on average, half a turn ahead of cores that are idle by then. */
+static double end_unevenly(const game *g, double step)
+{
+    const int here = g->player[0].here, cores = (int)g->in->fabric->cores;
+    if (!g->turns || g->stages > 1 || here <= cores || here % cores == 0) return 0;
+    return fmin(g->in->fabric->turn, step * cores / here) / 2 * (cores - 1) / cores;
+}
+
 static void conclude(const game *g)
 {
     kolo_play *p = g->play;
@@ -248,7 +257,7 @@ static void conclude(const game *g)
         step = 0;
         for (int s = 0; s < p->stages; s++) step = fmax(step, p->stage[s].end);
     }
-    const double wait = g->in->varies * largest_of(g->in->ranks) * step;
+    const double wait = g->in->varies * largest_of(g->in->ranks) * step + end_unevenly(g, step);
     for (int s = 0; s < p->stages; s++) p->stage[s].exposed += wait;
     p->step = step + wait;
     for (int s = 0; s < p->stages; s++) idle += p->step - p->stage[s].busy - p->stage[s].exposed;

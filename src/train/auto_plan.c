@@ -18,9 +18,8 @@
 
 enum { MOST_DIVISIONS = 256, MOST_VALUES = 8 };
 /* What another plan must gain at least, as a share of the plain one's step: prices are no more exact than
- * tests/long/predict.t asks of their median; where ranks share cores, steps of copies were found up to 18 %
- * shorter than played. */
-static const double GAIN = .05, GAIN_SHARING = .2;
+ * tests/long/predict.t asks of their median. */
+static const double GAIN = .05;
 
 /* Layers in parts on ranks side by side: another network to the last bit, so none but the first where the
  * recipe gives parts, or search_parts= says so. Behind these: maps up to one of the network's last modules,
@@ -499,8 +498,7 @@ static int search(task *t, kolo_auto_plan *r)
     r->priced = t->priced;
     r->plain = t->plain < INFINITY ? t->plain : 0;
     r->bound = fmin(found.bound, fmin(found.price, t->plain));
-    const bool shares = !t->gpu && t->options->ranks > kolo_node_cpu_count();
-    const bool pays = found.price < t->plain * (1 - (shares ? GAIN_SHARING : GAIN));
+    const bool pays = found.price < t->plain * (1 - GAIN);
     r->seconds = pays ? found.price : t->plain;
     if (pays) point_text(t, found.point, r->text, sizeof r->text);
     explain(t, r);

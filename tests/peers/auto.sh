@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # make bench-auto: what plan=auto chooses beside stages=1, for five networks on 2, 3 and 4 ranks of this node.
-# It chooses once; then both are carried out in turns, PAIRS of them, and the least lower quartiles of their
-# steps are compared: above 1, plan=auto is the faster one. RANKS, NETWORKS: others. FRONT: a command in front
+# It chooses once; then both are carried out in turns, PAIRS of them, and the least medians of their steps are
+# compared: above 1, plan=auto is the faster one. RANKS, NETWORKS: others. FRONT: a command in front
 # of every rank, such as `chrt -r 1` on a machine with other work.
 set -u
 BUILD=${KOLO_BUILD:-build}
@@ -24,8 +24,8 @@ run() { # RANKS OPTIONS...
     mpiexec -n "$ranks" "${FRONT[@]}" kolo bench train "$@" data=synthetic val=none lr=0.001 steps=12 \
         > "$ROOM/log" 2>&1 || { tail -n 5 "$ROOM/log" >&2 && return 1; }
 }
-steps() { # FILE RANKS OPTIONS...: appends the lower quartile, ms
-    run "${@:2}" && sed -nE 's/.*lower quartile ([0-9.]+).*/\1/p' "$ROOM/log" >> "$1"
+steps() { # FILE RANKS OPTIONS...: appends the median, ms
+    run "${@:2}" && sed -nE 's/.*median ([0-9.]+)\).*/\1/p' "$ROOM/log" >> "$1"
 }
 least() { sort -g "$1" | head -n 1; }
 
