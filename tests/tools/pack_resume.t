@@ -56,7 +56,9 @@ is "$(sums "$ROOM/rot")" "$want" "a sample that was damaged in between is made a
 if ranks_start; then
     begin "$ROOM/ranks" mpiexec -n 2
     for one in $(pgrep -x kolo-pack); do
-        tr '\0' '\n' < "/proc/$one/cmdline" | grep -qxF "$ROOM/ranks" && kill -TERM "$one" && break
+        # at once: the packing may soon be over
+        mapfile -d '' words < "/proc/$one/cmdline"
+        [[ " ${words[*]} " != *" $ROOM/ranks "* ]] || { kill -TERM "$one" && break; }
     done
     wait $pid
     is $? 75 "SIGTERM to one of two ranks stops both"
