@@ -15,6 +15,12 @@
 /* one by one, before a step is recorded: libraries set themselves up at first use */
 enum { EAGER_STEPS = 2 };
 
+bool kolo_exec_takes_turns(const kolo_plan *plan, const kolo_options *options)
+{
+    const kolo_plan_config *c = &plan->config;
+    return options->threads == 1 && !c->servers && !(c->lag && c->optimizer);
+}
+
 int kolo_exec_create(kolo_exec **exec, kolo_plan *const *plans, int count, kolo_backend *backend,
                      kolo_comm *comm, const kolo_options *options, kolo_exec *share)
 {
@@ -53,8 +59,7 @@ int kolo_exec_create(kolo_exec **exec, kolo_plan *const *plans, int count, kolo_
         KOLO_TRY_GOTO(rc, exec_declare(e));
         KOLO_TRY_GOTO(rc, exec_backup_open(e));
         KOLO_TRY_GOTO(rc, exec_async_open(e));
-        /* these wait for threads of their own, which comm does not see */
-        e->shares_cores = kolo_backend_is_host(backend) && options->threads == 1 && !e->backup && !e->async;
+        e->shares_cores = kolo_backend_is_host(backend) && kolo_exec_takes_turns(plan, options);
         KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
         for (int i = 0; i < count; i++) KOLO_TRY_GOTO(rc, exec_agree(e, plans[i]));
     }

@@ -29,6 +29,9 @@ size_t kolo_exec_bytes(const kolo_plan *plan, const kolo_plan *share);
  * too, which then sends nothing and receives zeros. */
 int kolo_exec_create(kolo_exec **exec, kolo_plan *const *plan, int plans, kolo_backend *backend,
                      kolo_comm *comm, const kolo_options *options, kolo_exec *share);
+/* Do ranks on the host that are more than its cores compute in turns (kolo_comm_acquire_core)? Not with
+ * several threads, nor in steps that wait for threads of their own, which comm does not see. */
+bool kolo_exec_takes_turns(const kolo_plan *plan, const kolo_options *options);
 void kolo_exec_destroy(kolo_exec **exec);
 
 /* Initial values of all parameters and buffers, from the seed; state, EMA (= parameters). Not collective:

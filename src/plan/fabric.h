@@ -32,8 +32,8 @@ typedef struct kolo_fabric {
      * do; cores 0: every rank has a GPU. threads: of a rank; seconds a byte copied, a byte added. */
     double cores, threads, copy, add;
     double crowd; /* as many times longer that is where all cores do it; 0: as one alone */
-    /* seconds that a rank has a core while others want it (0: they share cores evenly), and that it is slower
-     * for because the core was another's before */
+    /* seconds that a rank, of one thread, has a core while others want it (0: they share cores evenly), and
+     * that it is slower for because the core was another's before */
     double turn, handover;
     double poll; /* seconds that a rank looks for a message before it sleeps, and has to be woken */
 } kolo_fabric;

@@ -290,7 +290,7 @@ static void share_cores(game *g)
 {
     const kolo_fabric *f = g->in->fabric;
     g->free = (int)f->cores;
-    g->turns = f->turn > 0 && f->threads == 1 && g->in->ranks > g->free && g->free > 0;
+    g->turns = f->turn > 0 && g->in->ranks > g->free;
 }
 
 int kolo_play_create(kolo_play **play, const kolo_play_input *in)

@@ -217,11 +217,11 @@ static double own_cache_bytes(void)
     return bytes > 0 ? (double)bytes : 0;
 }
 
-/* As the executor has ranks of one thread take turns; 0: it does not. */
+/* 0: ranks do not take turns. */
 static double turn_of(const kolo_session *s)
 {
-    const bool late = s->options->sync == KOLO_sync_backup || s->options->sync == KOLO_sync_async;
-    return s->options->threads == 1 && !late ? kolo_comm_turn_seconds(s->ranks, kolo_node_cpu_count()) : 0;
+    const bool turns = kolo_exec_takes_turns(s->plan, s->options);
+    return turns ? kolo_comm_turn_seconds(s->ranks, kolo_node_cpu_count()) : 0;
 }
 
 /* Of a core: what a rank leaves in its cache and what the next one needs go through memory, which is .1 to

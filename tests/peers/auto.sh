@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # make bench-auto: what plan=auto chooses beside stages=1, for five networks on 2, 3 and 4 ranks of this node.
 # It chooses once; then both are carried out in turns, PAIRS of them, and the least medians of their steps are
-# compared: above 1, plan=auto is the faster one. RANKS, NETWORKS: others. FRONT: a command in front
-# of every rank, such as `chrt -r 1` on a machine with other work.
+# compared: above 1, plan=auto is the faster one. RANKS, NETWORKS: others. FRONT: a command in front of every
+# rank, such as `chrt -r 1` on a machine with other work.
 set -u
 BUILD=${KOLO_BUILD:-build}
 case $BUILD in /*) ;; *) BUILD=$PWD/$BUILD ;; esac
