@@ -84,32 +84,42 @@ static void test(enum kolo_pipeline order, int stages, int slots, bool full)
            kolo_pipeline[order].name, stages, slots, least, most);
 }
 
-/* Three stages on two cores, which they share evenly, and on one for each. */
+/* A pipeline that is drawn, on so few cores, and on one for each stage. False: none was drawn. */
+static bool play_pair(int number, const trial *t, const kolo_fabric *few, seconds *on_few, seconds *on_enough)
+{
+    kolo_fabric enough = *few;
+    rig r;
+    enough.cores = t->stages;
+    drawn = (uint64_t)(number + 1) * 7919;
+    const bool there = rig_open(&r, t) == 0 && r.program && !meets(r.program);
+    if (there) {
+        const uint64_t start = drawn;
+        *on_enough = play(r.program, &enough);
+        drawn = start;
+        *on_few = play(r.program, few);
+    }
+    rig_close(&r);
+    return there;
+}
+
+/* Three stages on two cores, which they share evenly. */
 static void test_sharing(void)
 {
     const kolo_fabric two = {.gpus = 8, .share = 1, .cores = 2, .threads = 1};
-    kolo_fabric three = two;
+    const trial t = {.stages = 3,
+                     .slots = 2,
+                     .chunks = 1,
+                     .replicas = 1,
+                     .blocks = 4,
+                     .order = KOLO_PIPELINE_PIPEDREAM};
     int n = 0, longer = 0, wrong = 0;
-    three.cores = 3;
     for (int i = 0; i < TRIALS; i++) {
-        rig r;
-        const trial t = {.stages = 3,
-                         .slots = 2,
-                         .chunks = 1,
-                         .replicas = 1,
-                         .blocks = 4,
-                         .order = KOLO_PIPELINE_PIPEDREAM};
-        drawn = (uint64_t)(i + 1) * 7919;
-        if (rig_open(&r, &t) == 0 && r.program && !meets(r.program)) {
-            const uint64_t start = drawn;
-            const double by = play(r.program, &three).step;
-            drawn = start;
-            const double more = play(r.program, &two).step / by;
-            n++;
-            longer += more > 1.01;
-            wrong += more < 1 - 1e-9 || more > 1.5 + 1e-9;
-        }
-        rig_close(&r);
+        seconds few, enough;
+        if (!play_pair(i, &t, &two, &few, &enough)) continue;
+        const double more = few.step / enough.step;
+        n++;
+        longer += more > 1.01;
+        wrong += more < 1 - 1e-9 || more > 1.5 + 1e-9;
     }
     ok(n > TRIALS / 10 && longer > n / 2 && wrong == 0,
        "three stages on two cores: up to 1.5 times as long as on three (%d of %d longer, %d wrong)", longer,
@@ -121,30 +131,21 @@ static void test_sharing(void)
  * "Bounds for certain multiprocessing anomalies"); and no shorter than either. */
 static void test_turns(int stages, int cores, double turn)
 {
-    const kolo_fabric few = {.gpus = 8, .share = 1, .cores = cores, .threads = 1, .turn = turn};
-    kolo_fabric enough = few;
+    const kolo_fabric fabric = {.gpus = 8, .share = 1, .cores = cores, .threads = 1, .turn = turn};
     int n = 0, longer = 0, wrong = 0;
-    enough.cores = stages;
     for (int i = 0; i < TRIALS; i++) {
-        rig r;
         const trial t = {.stages = stages,
                          .slots = 4,
                          .chunks = 1,
                          .replicas = 1,
                          .blocks = 4,
                          .order = i % 2 ? KOLO_PIPELINE_1F1B : KOLO_PIPELINE_GPIPE};
-        drawn = (uint64_t)(i + 1) * 7919;
-        if (rig_open(&r, &t) == 0 && r.program && !meets(r.program)) {
-            const uint64_t start = drawn;
-            const double chain = play(r.program, &enough).step;
-            drawn = start;
-            const seconds in_turns = play(r.program, &few);
-            const double least = in_turns.work / cores, most = least + chain * (cores - 1) / cores;
-            n++;
-            longer += in_turns.step > 1.01 * chain;
-            wrong += in_turns.step < fmax(least, chain) - 1e-9 || in_turns.step > most + 1e-9;
-        }
-        rig_close(&r);
+        seconds few, enough;
+        if (!play_pair(i, &t, &fabric, &few, &enough)) continue;
+        const double least = few.work / cores, most = least + enough.step * (cores - 1) / cores;
+        n++;
+        longer += few.step > 1.01 * enough.step;
+        wrong += few.step < fmax(least, enough.step) - 1e-9 || few.step > most + 1e-9;
     }
     ok(n > TRIALS / 10 && longer > 0 && wrong == 0,
        "%d stages on %d cores, turns of %g s: as long as list scheduling allows (%d of %d longer than on a "
